@@ -1,0 +1,17 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+
+namespace millrace::app {
+
+// What the parsed command line asks for: the chosen subcommand's work, which returns the exit status
+// (0 done, 1 it failed and said why on stderr, 2 the command line was wrong).
+struct Invocation {
+  std::function<int()> run;
+};
+
+// Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
+
+}  // namespace millrace::app

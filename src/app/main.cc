@@ -1,0 +1,20 @@
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+
+#include "app/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App root("millrace: an inference server for DeepSeek-V4.1-Flash", "millrace");
+  root.require_subcommand(1);
+  root.set_help_all_flag("--help-all", "Help of every subcommand");
+  millrace::app::Invocation invocation;
+  try {
+    root.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = root.exit(error);
+    return status == 0 ? 0 : 2;
+  }
+  return invocation.run();
+}

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace millrace::engine {
+
+// How the next token is chosen. Names and meanings are those of the OpenAI API and of vLLM.
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: greedy (lowest id on ties)
+  float top_p = 1.0f;        // (0, 1]
+  int32_t top_k = 0;         // 0: off
+  float min_p = 0.0f;        // [0, 1]
+  // The noise of position p is a function of (seed, p) alone: it never depends on batch, chunk or arrival.
+  uint64_t seed = 0;
+  int64_t max_tokens = 0;  // > 0; the caller has bounded it by the context
+  // Sampling one of these ends the generation with kStop; the token is reported as the last token.
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;
+  // How many alternatives each TokenEvent lists; nullopt: no logprobs at all.
+  std::optional<int> logprobs;
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
+
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0;  // natural log of the probability at temperature 1, before any filter
+};
+
+struct TokenEvent {
+  TokenId token = 0;
+  std::optional<TokenLogprob> chosen;  // when SamplingParams::logprobs is set
+  std::vector<TokenLogprob> top;       // best first
+};
+
+struct FinishEvent {
+  FinishReason reason{};
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // prompt tokens that were not computed because a cache held them
+  int64_t generated_tokens = 0;
+  std::optional<Error> error;  // with kError
+};
+
+// Receives one request's results. Called on the engine's thread, in order, OnFinish last and exactly once:
+// calls must return at once (post to your own thread) and must not call the engine back synchronously.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void OnToken(const TokenEvent& event) = 0;
+  virtual void OnFinish(const FinishEvent& event) = 0;
+};
+
+struct GenerationRequest {
+  std::string request_id;  // for logs
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+};
+
+}  // namespace millrace::engine

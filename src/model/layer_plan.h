@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/hf_config.h"
+
+namespace millrace::model {
+
+// What one layer does (shared/spec/v41-text.md, section 2, "derived layer roles").
+struct LayerRole {
+  int64_t ratio = 0;                  // compress ratio; 0: window only
+  std::optional<int> kv_source;       // index into LayerPlan::kv_sources of the entries it attends to
+  bool owns_kv = false;               // has the compressor and index keys
+  bool owns_index = false;            // has an indexer: selects afresh; else reuses the latest selection
+  bool publishes_candidates = false;  // the candidate source
+  bool uses_candidates = false;       // re-index layer after the candidate source
+  std::optional<int> engram;          // index into LayerPlan::engram_layers
+};
+
+// The config, checked for consistency, and what follows from it. Read-only after Build.
+struct LayerPlan {
+  // Refuses configs the forward pass cannot run, naming key, value and rule: dimensions that are not
+  // multiples of the quantiser blocks, a consumer whose ratio differs from its source's, a candidate source
+  // and re-index layer without a common KV source, ...
+  static Result<LayerPlan> Build(const formats::ModelConfig& config);
+
+  formats::ModelConfig config;
+  std::vector<LayerRole> layers;
+  std::vector<int> kv_sources;     // layer ids, ascending
+  std::vector<int> engram_layers;  // layer ids, ascending
+};
+
+}  // namespace millrace::model
