@@ -1,0 +1,122 @@
+// The inner tile of every dot product in this folder. Included once per instruction set (no #pragma once).
+
+#if defined(MILLRACE_KERNELS_DOT_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MILLRACE_KERNELS_DOT_TILE_INL_H_
+#undef MILLRACE_KERNELS_DOT_TILE_INL_H_
+#else
+#define MILLRACE_KERNELS_DOT_TILE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstddef>
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Sixteen partial sums, whatever the vectors' width: the canonical order of matmul.h.
+inline constexpr size_t kLanes = 16;
+using DF = hn::CappedTag<float, kLanes>;
+using VF = hn::Vec<DF>;
+inline constexpr size_t kVecLanes = HWY_MIN(HWY_LANES(float), kLanes);
+inline constexpr size_t kVecs = kLanes / kVecLanes;  // vectors that hold the sixteen sums
+
+// The tile is as large as the registers allow: 16 vector registers with AVX2, 32 otherwise.
+inline constexpr size_t kTileRows = kVecs == 1 ? 4 : 2;
+inline constexpr size_t kTileTokens = kVecs == 1 ? 4 : 3;
+
+// a * b + c rounded once, on every instruction set.
+HWY_INLINE VF Fma(VF a, VF b, VF c) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(DF(), std::fma(hn::GetLane(a), hn::GetLane(b), hn::GetLane(c)));
+#else
+  return hn::MulAdd(a, b, c);
+#endif
+}
+
+// Adds sums l and l + 8, then + 4, + 2, + 1.
+HWY_INLINE float ReduceLanes(const VF* HWY_RESTRICT sums) {
+  alignas(64) float lanes[kLanes];
+  const DF d;
+  for (size_t v = 0; v < kVecs; ++v) hn::Store(sums[v], d, lanes + v * kVecLanes);
+  if constexpr (kVecLanes >= 4) {
+    const hn::CappedTag<float, 4> d4;
+    const auto a = hn::Add(hn::Load(d4, lanes), hn::Load(d4, lanes + 8));
+    const auto b = hn::Add(hn::Load(d4, lanes + 4), hn::Load(d4, lanes + 12));
+    hn::Store(hn::Add(a, b), d4, lanes);
+  } else {
+    for (size_t l = 0; l < 4; ++l) lanes[l] = (lanes[l] + lanes[l + 8]) + (lanes[l + 4] + lanes[l + 12]);
+  }
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+// out[t * kTileRows + r] = w[r] . x[t] for kTileRows rows and kTokens vectors of n elements, n a multiple
+// of 16.
+template <size_t kTokens>
+HWY_INLINE void DotTile(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x, size_t n,
+                        float* HWY_RESTRICT out) {
+  const DF d;
+  VF sums[kTokens][kTileRows][kVecs];
+  for (size_t t = 0; t < kTokens; ++t) {
+    for (size_t r = 0; r < kTileRows; ++r) {
+      for (size_t v = 0; v < kVecs; ++v) sums[t][r][v] = hn::Zero(d);
+    }
+  }
+  for (size_t i = 0; i < n; i += kLanes) {
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kVecs; ++v) {
+      const size_t at = i + v * kVecLanes;
+      VF row[kTileRows];
+#pragma GCC unroll 4
+      for (size_t r = 0; r < kTileRows; ++r) row[r] = hn::LoadU(d, w[r] + at);
+#pragma GCC unroll 4
+      for (size_t t = 0; t < kTokens; ++t) {
+        const VF xv = hn::LoadU(d, x[t] + at);
+#pragma GCC unroll 4
+        for (size_t r = 0; r < kTileRows; ++r) sums[t][r][v] = Fma(row[r], xv, sums[t][r][v]);
+      }
+    }
+  }
+  for (size_t t = 0; t < kTokens; ++t) {
+    for (size_t r = 0; r < kTileRows; ++r) out[t * kTileRows + r] = ReduceLanes(sums[t][r]);
+  }
+}
+
+// DotTile for a number of tokens known only at run time, 1 .. kTileTokens.
+HWY_INLINE void DotTileN(size_t tokens, const float* const* HWY_RESTRICT w,
+                         const float* const* HWY_RESTRICT x, size_t n, float* HWY_RESTRICT out) {
+  if (tokens == 1) return DotTile<1>(w, x, n, out);
+  if (tokens == 2) return DotTile<2>(w, x, n, out);
+  if (tokens == 3) return DotTile<3>(w, x, n, out);
+  if constexpr (kTileTokens >= 4) return DotTile<4>(w, x, n, out);
+}
+
+// All products of `rows` row vectors (at w + r * w_stride) with `tokens` vectors (x[t]):
+// store(t, r, value) for each.
+template <typename Store>
+HWY_INLINE void DotBlock(const float* w, size_t w_stride, size_t rows, const float* const* x, size_t tokens,
+                         size_t n, const Store& store) {
+  for (size_t t0 = 0; t0 < tokens; t0 += kTileTokens) {
+    const size_t tile_tokens = HWY_MIN(kTileTokens, tokens - t0);
+    for (size_t r0 = 0; r0 < rows; r0 += kTileRows) {
+      const float* row[kTileRows];
+      // A ragged last tile computes its last row again and drops it.
+      for (size_t r = 0; r < kTileRows; ++r) row[r] = w + HWY_MIN(r0 + r, rows - 1) * w_stride;
+      float out[kTileTokens * kTileRows];
+      DotTileN(tile_tokens, row, x + t0, n, out);
+      for (size_t t = 0; t < tile_tokens; ++t) {
+        for (size_t r = 0; r < HWY_MIN(kTileRows, rows - r0); ++r)
+          store(t0 + t, r0 + r, out[t * kTileRows + r]);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace millrace::kernels {
+
+// How a weight matrix lies in memory: the checkpoint's own layouts (shared/spec/v41-text.md, section 3.2).
+enum class WeightFormat : uint8_t {
+  kF32,
+  kBf16,
+  kFp8Tile32,  // e4m3 codes; one ue8m0 scale per 32 x 32 tile
+  kFp4Row32,   // e2m1 codes, two a byte, even column in the low nibble; one ue8m0 scale per 32 columns of a
+               // row
+};
+
+// A view of a matrix [rows, cols], row-major, applied as y[o] = sum_i A[o][i] * x[i].
+struct WeightMatrix {
+  WeightFormat format = WeightFormat::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;                 // logical; a multiple of 32
+  const std::byte* data = nullptr;  // aligned to the element (4 for f32, 2 for bf16)
+  const std::byte* scales = nullptr;
+};
+
+// Input vectors: vector t starts at base + (index ? index[t] : t) * stride.
+struct InputRows {
+  const float* base = nullptr;
+  int64_t stride = 0;
+  const int32_t* index = nullptr;
+};
+
+// Rows of a panel that is decoded once for all tokens; a good task size is a multiple of it.
+inline constexpr int64_t kPanelRows = 16;
+
+// Floats of scratch that MatMul needs for matrices of up to `max_cols` columns.
+constexpr size_t MatMulScratchFloats(int64_t max_cols) {
+  return static_cast<size_t>(kPanelRows * max_cols);
+}
+
+// y[t * y_stride + o] = A[o] . x[t] for t in [0, n_tokens), o in [row_begin, row_end).
+//
+// The order of accumulation is part of the contract: element i of a dot product is added with one fused
+// multiply-add to partial sum i mod 16, in rising i, and the sixteen partial sums are added as a tree (l and
+// l + 8, then + 4, + 2,
+// + 1). It does not depend on the number of tokens, the row range, or the width of the vectors, so a token's
+// results are bit-identical in every batch. Rows are decoded exactly to float32.
+//
+// `scratch` holds at least MatMulScratchFloats(A.cols) floats, private to the calling thread.
+void MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
+            float* y, int64_t y_stride, std::span<float> scratch);
+
+// out[0 .. cols) = row `row` of `a`, decoded to float32.
+void DecodeRow(const WeightMatrix& a, int64_t row, float* out);
+
+// The dot product of two float vectors in MatMul's order; n is a multiple of 16.
+float Dot(const float* a, const float* b, size_t n);
+
+// The sum of squares in the same order.
+float SumOfSquares(const float* a, size_t n);
+
+}  // namespace millrace::kernels

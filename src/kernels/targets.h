@@ -1,0 +1,12 @@
+#pragma once
+
+#include <hwy/detect_targets.h>
+
+// The instruction sets that kernels are compiled for. Include before hwy/foreach_target.h.
+//
+// Left out: the x86 sets between the baseline and AVX2, which no server of the last ten years stops at, and
+// SVE, whose vectors have no size at compile time (ARM machines use NEON). All sums use one fused
+// multiply-add per element (emulated by the scalar fallback), so every set gives the same bits.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
