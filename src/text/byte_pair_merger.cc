@@ -1,0 +1,133 @@
+#include "text/byte_pair_merger.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/check.h"
+
+namespace millrace::text {
+namespace {
+
+constexpr uint32_t kNoRank = (1u << 24) - 1;
+constexpr uint64_t kEmptySlot = ~uint64_t{0};
+constexpr uint32_t kNone = ~uint32_t{0};
+
+// Up to here rescanning all pairs after each merge is cheaper than a heap.
+constexpr size_t kShortPiece = 32;
+
+uint64_t PairKey(TokenId left, TokenId right) {
+  return static_cast<uint64_t>(left) << 20 | static_cast<uint64_t>(right);
+}
+
+uint64_t Home(uint64_t key, int shift) {
+  return key * 0x9E3779B97F4A7C15u >> shift;
+}
+
+}  // namespace
+
+BytePairMerger::BytePairMerger(std::span<const TokenId> byte_tokens, std::span<const Merge> merges)
+    : byte_tokens_(byte_tokens.begin(), byte_tokens.end()) {
+  MILLRACE_CHECK(byte_tokens.size() == 256, "the alphabet has one token per byte");
+  const size_t n_slots = std::bit_ceil(std::max<size_t>(2 * merges.size(), 2));
+  slots_.assign(n_slots, kEmptySlot);
+  shift_ = 64 - std::countr_zero(n_slots);
+  results_.reserve(merges.size());
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const uint64_t key = PairKey(merges[rank].left, merges[rank].right);
+    uint64_t slot = Home(key, shift_);
+    while (slots_[slot] != kEmptySlot) slot = (slot + 1) & (n_slots - 1);
+    slots_[slot] = key << 24 | rank;
+    results_.push_back(merges[rank].result);
+  }
+}
+
+uint32_t BytePairMerger::Rank(TokenId left, TokenId right) const {
+  const uint64_t key = PairKey(left, right);
+  const uint64_t mask = slots_.size() - 1;
+  for (uint64_t slot = Home(key, shift_);; slot = (slot + 1) & mask) {
+    const uint64_t entry = slots_[slot];
+    if (entry >> 24 == key) return static_cast<uint32_t>(entry & kNoRank);
+    if (entry == kEmptySlot) return kNoRank;
+  }
+}
+
+void BytePairMerger::Encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& ids) const {
+  if (piece.size() <= kShortPiece) {
+    EncodeShort(piece, ids);
+  } else {
+    EncodeLong(piece, scratch, ids);
+  }
+}
+
+void BytePairMerger::EncodeShort(std::string_view piece, std::vector<TokenId>& ids) const {
+  std::array<TokenId, kShortPiece> tokens;
+  std::array<uint32_t, kShortPiece> ranks;  // of the pair (i, i + 1)
+  size_t n = piece.size();
+  for (size_t i = 0; i < n; ++i) tokens[i] = byte_tokens_[static_cast<uint8_t>(piece[i])];
+  for (size_t i = 0; i + 1 < n; ++i) ranks[i] = Rank(tokens[i], tokens[i + 1]);
+  while (n > 1) {
+    const auto best = std::min_element(ranks.begin(), ranks.begin() + n - 1);  // the leftmost of equals
+    if (*best == kNoRank) break;
+    const auto i = static_cast<size_t>(best - ranks.begin());
+    tokens[i] = results_[*best];
+    std::copy(tokens.begin() + i + 2, tokens.begin() + n, tokens.begin() + i + 1);
+    std::copy(ranks.begin() + i + 1, ranks.begin() + n - 1, ranks.begin() + i);
+    --n;
+    if (i > 0) ranks[i - 1] = Rank(tokens[i - 1], tokens[i]);
+    if (i + 1 < n) ranks[i] = Rank(tokens[i], tokens[i + 1]);
+  }
+  ids.insert(ids.end(), tokens.begin(), tokens.begin() + n);
+}
+
+void BytePairMerger::PushCandidate(uint32_t left, Scratch& scratch) const {
+  const Scratch::Symbol& symbol = scratch.symbols_[left];
+  if (symbol.next == kNone) return;
+  const TokenId right_token = scratch.symbols_[symbol.next].token;
+  const uint32_t rank = Rank(symbol.token, right_token);
+  if (rank == kNoRank) return;
+  scratch.heap_.push_back({rank, left, symbol.token, right_token});
+}
+
+// A linked list of symbols and a heap of pairs. Heap entries are not removed when a merge takes one of their
+// symbols away; an entry is stale when the symbols no longer are the pair it was made for.
+void BytePairMerger::EncodeLong(std::string_view piece, Scratch& scratch, std::vector<TokenId>& ids) const {
+  const auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
+  };
+  auto& symbols = scratch.symbols_;
+  auto& heap = scratch.heap_;
+  const auto n = static_cast<uint32_t>(piece.size());
+  symbols.resize(n);
+  heap.clear();
+  for (uint32_t i = 0; i < n; ++i) {
+    symbols[i] = {.token = byte_tokens_[static_cast<uint8_t>(piece[i])],
+                  .previous = i == 0 ? kNone : i - 1,
+                  .next = i + 1 == n ? kNone : i + 1};
+  }
+  for (uint32_t i = 0; i < n; ++i) PushCandidate(i, scratch);
+  std::ranges::make_heap(heap, later);
+  const auto push = [&](uint32_t left) {
+    const size_t before = heap.size();
+    PushCandidate(left, scratch);
+    if (heap.size() > before) std::ranges::push_heap(heap, later);
+  };
+  while (!heap.empty()) {
+    std::ranges::pop_heap(heap, later);
+    const Scratch::Candidate best = heap.back();
+    heap.pop_back();
+    Scratch::Symbol& left = symbols[best.left];
+    if (left.token != best.left_token || left.next == kNone) continue;
+    Scratch::Symbol& right = symbols[left.next];
+    if (right.token != best.right_token) continue;
+    left.token = results_[best.rank];
+    right.token = -1;  // gone: no entry that begins here can match any more
+    left.next = right.next;
+    if (left.next != kNone) symbols[left.next].previous = best.left;
+    push(best.left);
+    if (left.previous != kNone) push(left.previous);
+  }
+  for (uint32_t i = 0; i != kNone; i = symbols[i].next) ids.push_back(symbols[i].token);
+}
+
+}  // namespace millrace::text
