@@ -18,6 +18,8 @@ struct RopeScaling {
   double beta_fast = 32;
   double beta_slow = 1;
   int64_t original_max_position_embeddings = 0;
+
+  friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
 struct VisionConfig {
@@ -31,6 +33,8 @@ struct VisionConfig {
   int64_t max_image_tokens = 0;
   int64_t min_pixels = 0;
   std::optional<double> max_wh_ratio;
+
+  friend bool operator==(const VisionConfig&, const VisionConfig&) = default;
 };
 
 // What a checkpoint's config.json says, under the released names (shared/spec/v41-checkpoint.md, sections
@@ -111,17 +115,32 @@ struct ModelConfig {
   int64_t dspark_num_experts_per_tok = 0;
 
   std::optional<VisionConfig> vision_config;
+
+  // Keys of the file that mean nothing to this reader, with their path ("text_config.new_thing"): worth a
+  // warning, because the model may have been trained with something that is not run.
+  std::vector<std::string> unknown_keys;
+
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
 // Reads the text of a config.json in the released composite layout or in the flat inference/config.json
 // spelling (decided by the keys present). Errors name the key, the value found and what is accepted; all
-// problems of one file are reported in one message. A DeepSeek-V4 config is refused as the wrong family.
+// problems of one file are reported in one message. kCorrupt: not strict JSON; kMismatch: another model
+// family (DeepSeek-V4 for one) or values that cannot be. Accepted sizes are bounded so that no tensor shape,
+// and no sum over the whole model in bytes, overflows int64. How the keys hang together is checked only as
+// far as lengths and ranges of ids go; the rest is model/layer_plan.h.
+//
+// A flat file says less. What it leaves out is filled in only where there is one possible value: the tokens'
+// ids, the fixed choices of the architecture, and max_position_embeddings = original_seq_len x rope_factor.
 Result<ModelConfig> ParseHfConfig(std::string_view json);
 
-// Reads `path`, which may be the file or the checkpoint directory that holds config.json.
+// Reads `path`, which may be the file or the checkpoint directory that holds config.json. Errors carry the
+// path.
 Result<ModelConfig> ReadHfConfig(const std::filesystem::path& path);
 
-// The released composite layout, two-space indent and final newline. ParseHfConfig(WriteHfConfig(c)) == c.
+// The released composite layout, two-space indent and final newline, without unknown_keys; the released
+// config.json comes back byte for byte. ParseHfConfig(WriteHfConfig(c)) == c for a `c` without unknown_keys
+// that ParseHfConfig accepts.
 std::string WriteHfConfig(const ModelConfig& config);
 
 }  // namespace millrace::formats

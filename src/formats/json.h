@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <boost/json/fwd.hpp>
+
+#include "base/result.h"
+
+namespace millrace::formats {
+
+// What a JSON text may cost its reader before it is refused.
+struct JsonLimits {
+  size_t max_bytes = size_t{64} << 20;
+  size_t max_depth = 32;  // nested arrays and objects
+};
+
+// Parses one strict JSON text: RFC 8259, valid UTF-8, a key at most once per object at every level, nothing
+// after the value. Numbers with a fraction or exponent are rounded to the nearest double, integers are kept
+// as int64 or uint64. Errors (kCorrupt) give line and column. Any thread.
+Result<boost::json::value> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// `text` as a JSON string literal with its quotes. Invalid UTF-8 is passed through.
+std::string JsonString(std::string_view text);
+
+// The same for an error message: control characters are escaped and a long text is cut after 120 bytes, so
+// that a name out of an untrusted file cannot flood or steer a terminal.
+std::string Quoted(std::string_view text);
+
+// "line 3, column 14" of byte `offset` in `text`, both counted from 1.
+std::string LineAndColumn(std::string_view text, size_t offset);
+
+}  // namespace millrace::formats
