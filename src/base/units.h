@@ -15,7 +15,7 @@ inline constexpr uint64_t kGiB = 1024 * kMiB;
 inline std::string WithThousands(uint64_t n) {
   std::string digits = std::to_string(n);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
+    digits.insert(static_cast<size_t>(at), 1, ',');
   return digits;
 }
 

@@ -87,6 +87,7 @@ enum class TensorKind : uint8_t {
 };
 
 enum class Component : uint8_t { kBackbone, kDraft, kVision };
+inline constexpr int kComponents = 3;
 
 // Where a matrix's scales sit (shared/spec/v41-text.md, section 3.2).
 enum class ScaleLayout : uint8_t {
@@ -113,6 +114,7 @@ enum class Category : uint8_t {
   kDraftOther,
   kVision,
 };
+inline constexpr int kCategories = 15;
 
 // How a tensor is divided over tensor- and expert-parallel ranks; the memory plan of later issues reads it.
 enum class Split : uint8_t { kReplicated, kRows, kColumns, kExpert };
@@ -129,6 +131,7 @@ struct TensorSpec {
   std::vector<int64_t> shape;  // stored shape: fp4 matrices have half the logical columns
   std::optional<int> layer;    // layer, draft stage or vision block
   std::optional<int> expert;
+  int shard = 0;  // the file of the released layout that holds it, counted from 1 (section 4)
 
   uint64_t bytes() const;
 };
@@ -138,9 +141,17 @@ struct TensorSpec {
 std::string TensorName(TensorKind kind, bool scale, Component component = Component::kBackbone, int layer = 0,
                        int expert = 0);
 
+// How the scales of `kind` lie; kNone for tensors that have no scale.
+ScaleLayout ScaleLayoutOf(TensorKind kind);
+
+// "text", "draft", "vision"; "routed experts, weights", ...
+std::string_view ComponentName(Component component);
+std::string_view CategoryName(Category category);
+
 // Every tensor a checkpoint of `config` must hold, weights and scales, in the released shard order: vision,
-// embed, layers, head, draft stages, engram. The released config gives 96,085 tensors and 510,286,023,000
-// bytes.
+// embed, layers, head, draft stages, engram. Parts the config does not have (no vision_config, no draft
+// stages, no engram layers) have no tensors and no shard. The released config gives 96,085 tensors and
+// 510,286,023,000 bytes. `config` is as formats::ParseHfConfig accepts it: sizes are positive.
 std::vector<TensorSpec> BuildCatalogue(const formats::ModelConfig& config);
 
 }  // namespace millrace::model

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -11,6 +12,7 @@
 #include "formats/hf_config.h"
 #include "formats/safetensors.h"
 #include "model/catalogue.h"
+#include "model/inventory.h"
 
 namespace millrace::model {
 
@@ -21,39 +23,59 @@ struct StoredTensor {
   std::span<const std::byte> bytes;
 };
 
-// One difference between the catalogue and the files.
+// One difference between what the config asks for and what the files hold.
 struct Disagreement {
-  Component
-      component{};   // backbone: fatal; draft, vision: that component is refused, the text model can serve
-  std::string file;  // shard or index file name; empty when no file can be named
-  std::string tensor;
+  // The part of the model that it spoils. Backbone: the checkpoint is refused; draft, vision: only that part
+  // is.
+  Component component{};
+  std::string file;    // of the checkpoint directory; empty when no file can be named
+  std::string tensor;  // empty when it concerns the whole file
   std::string found;
   std::string expected;
 
-  std::string Text()
-      const;  // "model-00003-of-00004.safetensors: layers.1.attn.wkv.weight: found ..., expected ..."
+  // "model-00003-of-00004.safetensors: layers.1.attn.wkv.weight: found BF16 [64, 128], expected F8_E4M3 [64,
+  // 128]". Control characters of names from files are escaped.
+  std::string Text() const;
+};
+
+// Which scale tensors are read in search of byte 255, NaN in ue8m0. What is left out is read, and must be
+// checked, where it is used. In the released checkpoint the dense scales are 6.8 MB, the experts' 17.4 GB,
+// the engram tables' 6.1 GB; everything else about a checkpoint is checked from 10 MB of headers.
+enum class ScaleScan : uint8_t {
+  kDense,         // all but the experts and the engram tables
+  kExceptTables,  // all but the engram tables
+  kAll,
 };
 
 // The verified state of a checkpoint directory.
 struct CheckpointReport {
   formats::ModelConfig config;
   std::vector<Disagreement> disagreements;
-  uint64_t tensors = 0;
-  uint64_t bytes = 0;
+  Inventory found;              // what the readable shards hold
+  uint64_t config_tensors = 0;  // what the config asks for
+  uint64_t config_bytes = 0;
+
+  // Whether drafting (or vision) can be used: the config has it and nothing about it disagrees.
   bool ComponentComplete(Component component) const;
+  // The disagreements of one component, one a line; the first `max_lines` and the number of the others.
+  std::string ListOf(Component component, size_t max_lines) const;
 };
 
-// A checkpoint directory: config.json, model.safetensors.index.json and its shards, mapped and checked
-// against the catalogue. Any thread may read.
+// A checkpoint directory: config.json (or inference/config.json), model.safetensors.index.json and its
+// shards, mapped and checked against the catalogue. Mapping reads headers and the scales that `scan` names,
+// no weights. Any thread may read.
 class Checkpoint {
  public:
   // Reads config, index and every shard's header, and collects all disagreements (does not stop at the
-  // first). An error only when there is nothing to compare: no directory, no readable config or index.
-  static Result<CheckpointReport> Inspect(const std::filesystem::path& dir);
+  // first). An error only when there is nothing to compare: no directory, no readable config or index, a
+  // config of another model family.
+  static Result<CheckpointReport> Inspect(const std::filesystem::path& dir,
+                                          ScaleScan scan = ScaleScan::kExceptTables);
 
-  // Inspect, then refuse when the backbone disagrees; the error lists every backbone disagreement. Draft and
-  // vision gaps are left in report() for the caller to announce.
-  static Result<Checkpoint> Open(const std::filesystem::path& dir);
+  // Inspect, then refuse (kMismatch) when the backbone disagrees; the error lists the backbone's
+  // disagreements. Draft and vision gaps are left in report() for the caller to announce. The engram tables'
+  // scales are not scanned by default: whoever fetches a row checks its eight scale bytes.
+  static Result<Checkpoint> Open(const std::filesystem::path& dir, ScaleScan scan = ScaleScan::kExceptTables);
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();
@@ -61,11 +83,14 @@ class Checkpoint {
   const std::filesystem::path& dir() const;
   const formats::ModelConfig& config() const;
   const CheckpointReport& report() const;
-  // CHECKs that the tensor exists: Open has proven it for every tensor of the backbone's catalogue.
-  StoredTensor Get(TensorKind kind, bool scale, int layer = 0, int expert = 0) const;
+  // Arguments as of TensorName. CHECKs that the tensor exists: Open has proven it for every tensor of the
+  // backbone's catalogue, and for the others' where report() calls the component complete.
+  StoredTensor Get(TensorKind kind, bool scale, int layer = 0, int expert = 0,
+                   Component component = Component::kBackbone) const;
 
  private:
   struct Impl;
+  static Result<std::unique_ptr<Impl>> Load(const std::filesystem::path& dir, ScaleScan scan);
   explicit Checkpoint(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
