@@ -7,34 +7,25 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/request.h"
+#include "engine/stats_board.h"
 #include "engine/step_model.h"
 
 namespace millrace::engine {
 
 struct EngineOptions {
-  int max_num_seqs = 4;         // sequences that hold model state at once
-  int max_queue = 256;          // requests waiting for a slot; more are refused with kResourceExhausted
-  int64_t prefill_chunk = 512;  // prompt tokens of one step (bounded by StepModel::max_batch_tokens)
+  int max_num_seqs = 4;  // >= 1; sequences that hold model state at once
+  int max_queue = 256;   // >= 0; requests beyond max_num_seqs; more are refused with kResourceExhausted
+  int64_t prefill_chunk = 512;  // >= 1; prompt tokens of one step (bounded by StepModel::max_batch_tokens)
 };
 
-// A snapshot of counters; every total only grows.
-struct EngineStats {
-  int running = 0;  // hold a slot
-  int waiting = 0;  // in the queue
-  uint64_t prompt_tokens_total = 0;
-  uint64_t generation_tokens_total = 0;
-  uint64_t finished_stop = 0;
-  uint64_t finished_length = 0;
-  uint64_t finished_cancelled = 0;
-  uint64_t finished_error = 0;
-  uint64_t steps_total = 0;
-  double last_step_seconds = 0;
-  // Since the step that runs now began; 0 when idle. A growing value on a live process is a stuck step.
-  double current_step_age_seconds = 0;
-};
-
-// The loop that owns all sequence state, on one thread of its own. Submit, Cancel, Stats and Drain may be
-// called from any thread; they send messages and never wait for a step.
+// The loop that owns all sequence state, on one thread of its own. Any thread may call Submit, Cancel, stats
+// and Drain; the first three send messages and never wait for a step.
+//
+// Requests are admitted in the order they came, when a slot is free and the model has memory for the whole
+// request; one that does not fit now waits, and those behind it too. One that does not fit while nothing else
+// runs never will: it ends with kError.
+//
+// What a sink or the model throws is caught here and ends the requests concerned with kError.
 class Engine {
  public:
   Engine(std::unique_ptr<StepModel> model, EngineOptions options);
@@ -59,7 +50,7 @@ class Engine {
   EngineStats stats() const;
 
   // Refuses new work, lets running and waiting work finish until `deadline`, then cancels the rest. Returns
-  // when idle.
+  // when every sink has got its OnFinish: after the deadline that takes at most the step that is running.
   void Drain(std::chrono::steady_clock::time_point deadline);
 
  private:

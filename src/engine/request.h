@@ -1,15 +1,19 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 
 namespace millrace::engine {
+
+// The most alternatives one token may list.
+inline constexpr int kMaxLogprobs = 20;
 
 // How the next token is chosen. Names and meanings are those of the OpenAI API and of vLLM.
 struct SamplingParams {
@@ -23,11 +27,14 @@ struct SamplingParams {
   // Sampling one of these ends the generation with kStop; the token is reported as the last token.
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
-  // How many alternatives each TokenEvent lists; nullopt: no logprobs at all.
+  // How many alternatives each TokenEvent lists, 0 to kMaxLogprobs; nullopt: no logprobs at all.
   std::optional<int> logprobs;
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
+
+// "stop", "length", "cancelled", "error".
+std::string_view FinishReasonName(FinishReason reason);
 
 struct TokenLogprob {
   TokenId token = 0;
@@ -62,5 +69,10 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
 };
+
+// kInvalidArgument naming the field, its value and what is accepted; API clients read these texts.
+Status ValidateSampling(const SamplingParams& sampling, int64_t vocab_size);
+// At least one token, room for one more within `max_model_len`, every id in [0, vocab_size).
+Status ValidatePrompt(std::span<const TokenId> prompt, int64_t vocab_size, int64_t max_model_len);
 
 }  // namespace millrace::engine

@@ -1,0 +1,159 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/loop.h"
+
+namespace millrace::engine {
+namespace {
+
+struct CancelOne {
+  SeqId id;
+};
+struct CancelEverything {};
+
+using Message = std::variant<QueuedRequest, CancelOne, CancelEverything>;
+
+// Messages from any thread to the engine's.
+class Mailbox {
+ public:
+  void Send(Message message) {
+    std::lock_guard lock(mutex_);
+    messages_.push_back(std::move(message));
+    arrived_.notify_one();
+  }
+
+  void Close() {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    arrived_.notify_one();
+  }
+
+  // Swaps the messages that have arrived into `messages`; with `wait`, blocks until there is one or the box
+  // is closed. False once the box is closed.
+  bool Take(bool wait, std::vector<Message>& messages) {
+    messages.clear();
+    std::unique_lock lock(mutex_);
+    if (wait) arrived_.wait(lock, [this] { return closed_ || !messages_.empty(); });
+    messages_.swap(messages);
+    return !closed_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Message> messages_;  // guarded by mutex_
+  bool closed_ = false;            // guarded by mutex_
+};
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(std::unique_ptr<StepModel> model, EngineOptions engine_options)
+      : options(engine_options),
+        vocab_size(model->vocab_size()),
+        max_model_len(model->max_model_len()),
+        loop(std::move(model), engine_options, board),
+        thread([this] { Run(); }) {}
+
+  ~Impl() {
+    mailbox.Close();
+    thread.join();
+  }
+
+  void Run() {
+    std::vector<Message> messages;
+    bool open = true;
+    while (open) {
+      open = mailbox.Take(/*wait=*/loop.idle(), messages);
+      for (Message& message : messages) Handle(std::move(message));
+      if (open) loop.Step();
+    }
+    loop.CancelAll();
+  }
+
+  void Handle(Message message) {
+    if (auto* request = std::get_if<QueuedRequest>(&message)) {
+      loop.Enqueue(std::move(*request));
+    } else if (const auto* cancel = std::get_if<CancelOne>(&message)) {
+      loop.Cancel(cancel->id);
+    } else {
+      loop.CancelAll();
+    }
+  }
+
+  const EngineOptions options;
+  const int64_t vocab_size;
+  const int64_t max_model_len;
+  StatsBoard board;
+  Mailbox mailbox;
+
+  // Orders ids, the place in the queue and the message of a Submit, and shuts the door for Drain.
+  std::mutex submit_mutex;
+  uint64_t next_id = 1;   // guarded by submit_mutex
+  bool draining = false;  // guarded by submit_mutex
+
+  Loop loop;  // the thread's alone
+  std::thread thread;
+};
+
+Engine::Engine(std::unique_ptr<StepModel> model, EngineOptions options)
+    : impl_(std::make_unique<Impl>(std::move(model), options)) {}
+
+Engine::~Engine() = default;
+
+int64_t Engine::max_model_len() const {
+  return impl_->max_model_len;
+}
+
+int64_t Engine::vocab_size() const {
+  return impl_->vocab_size;
+}
+
+Result<SeqId> Engine::Submit(GenerationRequest request, std::shared_ptr<TokenSink> sink) {
+  MILLRACE_RETURN_IF_ERROR(ValidatePrompt(request.prompt, impl_->vocab_size, impl_->max_model_len));
+  MILLRACE_RETURN_IF_ERROR(ValidateSampling(request.sampling, impl_->vocab_size));
+  std::lock_guard lock(impl_->submit_mutex);
+  if (impl_->draining) {
+    return Error(ErrorCode::kUnavailable, "the server is shutting down and takes no new requests");
+  }
+  const EngineOptions& options = impl_->options;
+  if (!impl_->board.TryJoinQueue(options.max_num_seqs + options.max_queue)) {
+    return Error(
+        ErrorCode::kResourceExhausted,
+        fmt::format("the queue is full: {} requests are running or waiting ({} slots, {} places in the "
+                    "queue); try again later",
+                    options.max_num_seqs + options.max_queue, options.max_num_seqs, options.max_queue));
+  }
+  const SeqId id{impl_->next_id++};
+  impl_->mailbox.Send(
+      QueuedRequest{id, std::move(request), std::move(sink), std::chrono::steady_clock::now()});
+  return id;
+}
+
+void Engine::Cancel(SeqId id) {
+  impl_->mailbox.Send(CancelOne{id});
+}
+
+EngineStats Engine::stats() const {
+  return impl_->board.Snapshot();
+}
+
+void Engine::Drain(std::chrono::steady_clock::time_point deadline) {
+  {
+    std::lock_guard lock(impl_->submit_mutex);
+    impl_->draining = true;
+  }
+  if (impl_->board.WaitUntilIdle(deadline)) return;
+  impl_->mailbox.Send(CancelEverything{});
+  impl_->board.WaitUntilIdle(std::nullopt);
+}
+
+}  // namespace millrace::engine

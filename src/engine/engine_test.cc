@@ -1,0 +1,415 @@
+#include "engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "engine/recording_sink.h"
+#include "engine/scripted_model.h"
+
+namespace millrace::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr TokenId kEos = 1;
+
+GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_tokens = 100) {
+  GenerationRequest request;
+  request.request_id = "test";
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+// An engine over a scripted model, and the model to look into.
+struct Rig {
+  explicit Rig(ScriptedModelOptions model_options = {}, EngineOptions options = {}) {
+    auto owned = std::make_unique<ScriptedModel>(model_options);
+    model = owned.get();
+    engine = std::make_unique<Engine>(std::move(owned), options);
+  }
+  ~Rig() {
+    model->ReleaseSteps();  // or the engine could not stop
+  }
+
+  struct Started {
+    SeqId id;
+    std::shared_ptr<RecordingSink> sink;
+  };
+  Started Start(GenerationRequest request) {
+    auto sink = std::make_shared<RecordingSink>();
+    const Result<SeqId> id = engine->Submit(std::move(request), sink);
+    EXPECT_TRUE(id.ok()) << id.error().message();
+    return {id.ok() ? *id : SeqId{}, sink};
+  }
+
+  // Blocks every step; returns when the first is blocked with `request` in it.
+  Started StartHeld(GenerationRequest request) {
+    model->HoldSteps();
+    Started started = Start(std::move(request));
+    EXPECT_TRUE(model->WaitUntilHeld());
+    return started;
+  }
+
+  // Lets `n` steps run and waits until the next one is blocked.
+  void RunSteps(int n) {
+    for (int i = 0; i < n; ++i) {
+      model->AllowSteps(1);
+      ASSERT_TRUE(model->WaitUntilHeld());
+    }
+  }
+
+  ScriptedModel* model;  // outlived by the engine
+  std::unique_ptr<Engine> engine;
+};
+
+FinishReason Reason(const std::shared_ptr<RecordingSink>& sink) {
+  const auto finish = sink->WaitForFinish();
+  EXPECT_TRUE(finish.has_value());
+  EXPECT_EQ(sink->finishes(), 1);
+  return finish ? finish->reason : FinishReason::kError;
+}
+
+TEST(Engine, PlaysAnAnswerToItsEndToken) {
+  Rig rig;
+  rig.model->Play({10, 11, 12}, {20, 21, 22});
+  const auto started = rig.Start(Request({10, 11, 12}));
+  const auto finish = started.sink->WaitForFinish();
+  ASSERT_TRUE(finish.has_value());
+  EXPECT_EQ(finish->reason, FinishReason::kStop);
+  EXPECT_EQ(finish->prompt_tokens, 3);
+  EXPECT_EQ(finish->generated_tokens, 4);
+  EXPECT_EQ(finish->cached_tokens, 0);
+  EXPECT_FALSE(finish->error.has_value());
+  EXPECT_THAT(started.sink->tokens(), ElementsAre(20, 21, 22, kEos));  // the stop token is the last event
+  const EngineStats stats = rig.engine->stats();
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.waiting, 0);
+  EXPECT_EQ(stats.prompt_tokens_total, 3u);
+  EXPECT_EQ(stats.generation_tokens_total, 4u);
+  EXPECT_EQ(stats.finished_stop, 1u);
+  EXPECT_EQ(rig.model->live_sequences(), 0);
+}
+
+TEST(Engine, EndsByLengthByStopTokenAndByContext) {
+  Rig rig({.max_model_len = 8});
+  rig.model->PlayByDefault({20, 21, 22, 23, 24, 25, 26, 27});
+
+  const auto by_length = rig.Start(Request({5}, 2));
+  EXPECT_EQ(Reason(by_length.sink), FinishReason::kLength);
+  EXPECT_THAT(by_length.sink->tokens(), ElementsAre(20, 21));
+
+  GenerationRequest request = Request({5});
+  request.sampling.stop_token_ids = {99, 22};
+  const auto by_stop = rig.Start(request);
+  EXPECT_EQ(Reason(by_stop.sink), FinishReason::kStop);
+  EXPECT_THAT(by_stop.sink->tokens(), ElementsAre(20, 21, 22));
+
+  const auto by_context = rig.Start(Request({5, 6, 7, 8, 9}));
+  EXPECT_EQ(Reason(by_context.sink), FinishReason::kLength);
+  EXPECT_THAT(by_context.sink->tokens(), ElementsAre(20, 21, 22));
+
+  const auto one_left = rig.Start(Request({5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(Reason(one_left.sink), FinishReason::kLength);
+  EXPECT_THAT(one_left.sink->tokens(), ElementsAre(20));
+  EXPECT_EQ(rig.engine->stats().finished_length, 3u);
+}
+
+TEST(Engine, IgnoreEosGoesOnToTheLimit) {
+  Rig rig;
+  GenerationRequest request = Request({5}, 6);
+  request.sampling.ignore_eos = true;
+  rig.model->PlayByDefault({20, kEos, 21});
+  const auto started = rig.Start(request);
+  EXPECT_EQ(Reason(started.sink), FinishReason::kLength);
+  EXPECT_THAT(started.sink->tokens(), ElementsAre(20, kEos, 21, kEos, kEos, kEos));
+}
+
+TEST(Engine, RefusesBadRequestsAtOnce) {
+  Rig rig({.vocab_size = 256, .max_model_len = 16});
+  auto sink = std::make_shared<RecordingSink>();
+  const auto refused = [&](GenerationRequest request) {
+    const Result<SeqId> id = rig.engine->Submit(std::move(request), sink);
+    EXPECT_FALSE(id.ok());
+    EXPECT_EQ(id.error().code(), ErrorCode::kInvalidArgument);
+    return id.ok() ? std::string() : id.error().message();
+  };
+  EXPECT_THAT(refused(Request({})), HasSubstr("prompt has no tokens"));
+  EXPECT_THAT(refused(Request(std::vector<TokenId>(16, 5))), HasSubstr("prompt has 16 tokens"));
+  EXPECT_THAT(refused(Request({5, 256})), HasSubstr("prompt token 1 is id 256"));
+  EXPECT_THAT(refused(Request({5}, 0)), HasSubstr("max_tokens is 0"));
+  GenerationRequest request = Request({5});
+  request.sampling.top_p = 2;
+  EXPECT_THAT(refused(request), HasSubstr("top_p is 2"));
+  EXPECT_EQ(sink->finishes(), 0);
+  EXPECT_EQ(rig.engine->stats().waiting, 0);
+}
+
+TEST(Engine, DecodesTogetherAndPrefillsInFairChunks) {
+  Rig rig({.max_batch_tokens = 8}, {.max_num_seqs = 3, .prefill_chunk = 8});
+  rig.model->PlayByDefault({20, 21, 22, 23, 24, 25});
+  // Held with one decoding; then two prompts of 12 join.
+  const auto first = rig.StartHeld(Request({5}));
+  rig.RunSteps(1);
+  const auto second = rig.Start(Request(std::vector<TokenId>(12, 6)));
+  const auto third = rig.Start(Request(std::vector<TokenId>(12, 7)));
+  rig.model->ReleaseSteps();
+  for (const auto& started : {first, second, third}) EXPECT_EQ(Reason(started.sink), FinishReason::kStop);
+  int together = 0;
+  for (const auto& step : rig.model->recorded_steps()) {
+    size_t tokens = 0;
+    for (const auto& item : step) tokens += item.tokens.size();
+    EXPECT_LE(tokens, 8u);
+    if (step.size() == 3) {
+      ++together;
+      EXPECT_EQ(step[0].sequence, 1u);
+      EXPECT_EQ(step[0].tokens.size(), 1u);
+    }
+  }
+  EXPECT_GE(together, 4);  // 24 prompt tokens at 7 a step, with the first decoding in each
+  EXPECT_EQ(rig.engine->stats().prompt_tokens_total, 25u);
+}
+
+TEST(Engine, CancelFreesTheSlotWhileQueuedPrefillingAndDecoding) {
+  Rig rig({.max_batch_tokens = 4}, {.max_num_seqs = 2, .prefill_chunk = 4});
+  rig.model->PlayByDefault(std::vector<TokenId>(1000, 20));
+  const auto decoding = rig.StartHeld(Request({5}, 1000));
+  rig.RunSteps(2);
+  const auto prefilling = rig.Start(Request(std::vector<TokenId>(100, 6)));
+  const auto queued = rig.Start(Request({7}));
+  rig.RunSteps(2);
+  EXPECT_EQ(rig.engine->stats().running, 2);
+  EXPECT_EQ(rig.engine->stats().waiting, 1);
+  EXPECT_EQ(rig.model->live_sequences(), 2);
+
+  rig.engine->Cancel(queued.id);
+  rig.RunSteps(1);
+  EXPECT_EQ(Reason(queued.sink), FinishReason::kCancelled);
+  EXPECT_EQ(rig.engine->stats().waiting, 0);
+
+  rig.engine->Cancel(prefilling.id);
+  rig.RunSteps(1);
+  EXPECT_EQ(Reason(prefilling.sink), FinishReason::kCancelled);
+  EXPECT_TRUE(prefilling.sink->tokens().empty());
+  EXPECT_EQ(rig.engine->stats().running, 1);
+  EXPECT_EQ(rig.model->live_sequences(), 1);
+
+  rig.engine->Cancel(decoding.id);
+  rig.model->AllowSteps(1);  // within one step
+  EXPECT_EQ(Reason(decoding.sink), FinishReason::kCancelled);
+  EXPECT_GE(decoding.sink->tokens().size(), 5u);
+  const EngineStats stats = rig.engine->stats();
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.finished_cancelled, 3u);
+  EXPECT_EQ(rig.model->live_sequences(), 0);
+
+  rig.engine->Cancel(decoding.id);    // finished
+  rig.engine->Cancel(SeqId{999999});  // unknown
+  rig.model->ReleaseSteps();
+  EXPECT_EQ(Reason(rig.Start(Request({5}, 1)).sink), FinishReason::kLength);
+}
+
+TEST(Engine, AFullQueueRefusesAtOnceAndRecovers) {
+  Rig rig({}, {.max_num_seqs = 1, .max_queue = 2});
+  std::vector<Rig::Started> started = {rig.StartHeld(Request({5}))};
+  for (int i = 0; i < 2; ++i) started.push_back(rig.Start(Request({5})));
+  auto sink = std::make_shared<RecordingSink>();
+  const Result<SeqId> refused = rig.engine->Submit(Request({5}), sink);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message(), HasSubstr("1 slots, 2 places in the queue"));
+  rig.model->ReleaseSteps();
+  for (const auto& one : started) EXPECT_EQ(Reason(one.sink), FinishReason::kStop);
+  EXPECT_EQ(Reason(rig.Start(Request({5})).sink), FinishReason::kStop);
+  EXPECT_EQ(sink->finishes(), 0);
+}
+
+TEST(Engine, AFullPoolMakesRequestsWaitInOrder) {
+  Rig rig({.pool_tokens = 30}, {.max_num_seqs = 4});
+  rig.model->PlayByDefault(std::vector<TokenId>(50, 20));
+  const auto first = rig.StartHeld(Request({5}, 19));  // 20 tokens
+  const auto second = rig.Start(Request({6}, 14));     // 15: does not fit beside the first
+  const auto third = rig.Start(Request({7}, 4));       // 5: would fit, but does not overtake
+  rig.RunSteps(3);
+  EXPECT_EQ(rig.engine->stats().running, 1);
+  EXPECT_EQ(rig.engine->stats().waiting, 2);
+  rig.model->ReleaseSteps();
+  for (const auto& started : {first, second, third}) EXPECT_EQ(Reason(started.sink), FinishReason::kLength);
+  EXPECT_EQ(rig.model->reserved_tokens(), 0);
+}
+
+TEST(Engine, ACancelledHeadLetsTheNextTryThePool) {
+  Rig rig({.pool_tokens = 30}, {.max_num_seqs = 4});
+  rig.model->PlayByDefault(std::vector<TokenId>(50, 20));
+  const auto first = rig.StartHeld(Request({5}, 19));
+  const auto second = rig.Start(Request({6}, 25));
+  const auto third = rig.Start(Request({7}, 4));
+  rig.RunSteps(2);
+  EXPECT_EQ(rig.engine->stats().waiting, 2);
+  rig.engine->Cancel(second.id);
+  rig.RunSteps(1);
+  EXPECT_EQ(rig.engine->stats().running, 2);
+  rig.model->ReleaseSteps();
+  EXPECT_EQ(Reason(first.sink), FinishReason::kLength);
+  EXPECT_EQ(Reason(third.sink), FinishReason::kLength);
+}
+
+TEST(Engine, WhatNeverFitsFailsInsteadOfWaiting) {
+  Rig rig({.pool_tokens = 30});
+  const auto started = rig.Start(Request({5}, 50));
+  const auto finish = started.sink->WaitForFinish();
+  ASSERT_TRUE(finish.has_value());
+  EXPECT_EQ(finish->reason, FinishReason::kError);
+  ASSERT_TRUE(finish->error.has_value());
+  EXPECT_EQ(finish->error->code(), ErrorCode::kResourceExhausted);
+  EXPECT_EQ(rig.engine->stats().finished_error, 1u);
+  EXPECT_EQ(rig.engine->stats().waiting, 0);
+  EXPECT_EQ(Reason(rig.Start(Request({5}, 3)).sink), FinishReason::kStop);
+}
+
+TEST(Engine, AModelThatThrowsEndsItsBatchAndNotTheProcess) {
+  Rig rig;
+  rig.model->FailSteps(1);
+  const auto started = rig.Start(Request({5}));
+  const auto finish = started.sink->WaitForFinish();
+  ASSERT_TRUE(finish.has_value());
+  EXPECT_EQ(finish->reason, FinishReason::kError);
+  EXPECT_THAT(finish->error->message(), HasSubstr("scripted failure"));
+  EXPECT_EQ(rig.model->live_sequences(), 0);
+  EXPECT_EQ(Reason(rig.Start(Request({5})).sink), FinishReason::kStop);
+
+  rig.model->FailNewSequence(1, Error(ErrorCode::kIo, "drive gone"));
+  const auto no_state = rig.Start(Request({5}));
+  EXPECT_EQ(Reason(no_state.sink), FinishReason::kError);
+  EXPECT_EQ(no_state.sink->WaitForFinish()->error->message(), "drive gone");
+}
+
+TEST(Engine, UnusableLogitsEndOnlyTheirRequest) {
+  Rig rig;
+  rig.model->ComputeLogits([](std::span<const TokenId> prefix, std::span<float> logits) {
+    std::ranges::fill(logits, 0.0f);
+    if (prefix[0] == 6 && prefix.size() == 3) logits[17] = std::numeric_limits<float>::quiet_NaN();
+  });
+  const auto good = rig.StartHeld(Request({5}, 10));
+  const auto bad = rig.Start(Request({6}, 10));
+  rig.model->ReleaseSteps();
+  EXPECT_EQ(Reason(good.sink), FinishReason::kLength);
+  EXPECT_EQ(Reason(bad.sink), FinishReason::kError);
+  EXPECT_EQ(bad.sink->tokens().size(), 2u);
+  EXPECT_THAT(bad.sink->WaitForFinish()->error->message(), HasSubstr("logit of token 17 is nan"));
+}
+
+class ThrowingSink : public RecordingSink {
+ public:
+  explicit ThrowingSink(bool on_finish_too) : on_finish_too_(on_finish_too) {}
+  void OnToken(const TokenEvent& event) override {
+    RecordingSink::OnToken(event);
+    if (tokens().size() == 2) throw std::runtime_error("receiver broke");
+  }
+  void OnFinish(const FinishEvent& event) override {
+    RecordingSink::OnFinish(event);
+    if (on_finish_too_) throw 7;
+  }
+
+ private:
+  bool on_finish_too_;
+};
+
+TEST(Engine, AReceiverThatThrowsEndsOnlyItsRequest) {
+  Rig rig;
+  rig.model->PlayByDefault({20, 21, 22, 23});
+  for (bool on_finish_too : {false, true}) {
+    auto sink = std::make_shared<ThrowingSink>(on_finish_too);
+    rig.model->HoldSteps();
+    ASSERT_TRUE(rig.engine->Submit(Request({5}), sink).ok());
+    const auto other = rig.Start(Request({6}));
+    rig.model->ReleaseSteps();
+    EXPECT_EQ(Reason(sink), FinishReason::kError);
+    EXPECT_EQ(sink->tokens().size(), 2u);
+    EXPECT_THAT(sink->WaitForFinish()->error->message(), HasSubstr("receiver broke"));
+    EXPECT_EQ(Reason(other.sink), FinishReason::kStop);
+  }
+  EXPECT_EQ(rig.model->live_sequences(), 0);
+}
+
+TEST(Engine, DrainFinishesWorkAndRefusesNew) {
+  Rig rig({.step_delay = 1ms}, {.max_num_seqs = 1});
+  rig.model->PlayByDefault({20, 21, 22});
+  const auto first = rig.Start(Request({5}));
+  const auto second = rig.Start(Request({6}));
+  rig.engine->Drain(std::chrono::steady_clock::now() + 60s);
+  EXPECT_EQ(first.sink->finishes(), 1);
+  EXPECT_EQ(second.sink->finishes(), 1);
+  EXPECT_EQ(Reason(second.sink), FinishReason::kStop);
+  const Result<SeqId> refused = rig.engine->Submit(Request({5}), std::make_shared<RecordingSink>());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kUnavailable);
+  rig.engine->Drain(std::chrono::steady_clock::now());  // again: idle already
+}
+
+TEST(Engine, DrainCancelsWhatIsLeftAtTheDeadline) {
+  Rig rig({.step_delay = 1ms}, {.max_num_seqs = 1});
+  rig.model->PlayByDefault(std::vector<TokenId>(4000, 20));
+  const auto running = rig.Start(Request({5}, 4000));
+  const auto waiting = rig.Start(Request({6}, 4000));
+  ASSERT_TRUE(running.sink->WaitForTokens(1));
+  rig.engine->Drain(std::chrono::steady_clock::now() + 20ms);
+  EXPECT_EQ(running.sink->finishes(), 1);
+  EXPECT_EQ(Reason(running.sink), FinishReason::kCancelled);
+  EXPECT_EQ(Reason(waiting.sink), FinishReason::kCancelled);
+  EXPECT_EQ(rig.engine->stats().running, 0);
+}
+
+TEST(Engine, TheDestructorTellsEveryone) {
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  {
+    Rig rig({.step_delay = 1ms}, {.max_num_seqs = 2});
+    rig.model->PlayByDefault(std::vector<TokenId>(4000, 20));
+    for (int i = 0; i < 5; ++i) sinks.push_back(rig.Start(Request({5}, 4000)).sink);
+  }
+  for (const auto& sink : sinks) EXPECT_EQ(Reason(sink), FinishReason::kCancelled);
+}
+
+TEST(Engine, AStuckStepShowsItsAge) {
+  Rig rig;
+  EXPECT_EQ(rig.engine->stats().current_step_age_seconds, 0);
+  const auto started = rig.StartHeld(Request({5}));
+  std::this_thread::sleep_for(20ms);
+  const double age = rig.engine->stats().current_step_age_seconds;
+  EXPECT_GE(age, 0.02);
+  std::this_thread::sleep_for(5ms);
+  EXPECT_GT(rig.engine->stats().current_step_age_seconds, age);
+  rig.model->ReleaseSteps();
+  EXPECT_EQ(Reason(started.sink), FinishReason::kStop);
+  rig.engine->Drain(std::chrono::steady_clock::now() + 60s);
+  const auto deadline =
+      std::chrono::steady_clock::now() + 20s;  // the last step ends just after the sink is told
+  while (rig.engine->stats().current_step_age_seconds > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(rig.engine->stats().current_step_age_seconds, 0);
+  EXPECT_GE(rig.engine->stats().last_step_seconds, 0);
+}
+
+TEST(Engine, LogprobsReachTheSink) {
+  Rig rig({.vocab_size = 4});
+  rig.model->ComputeLogits(
+      [](std::span<const TokenId>, std::span<float> logits) { std::ranges::fill(logits, 0.0f); });
+  GenerationRequest request = Request({3}, 1);
+  request.sampling.logprobs = 2;
+  const auto started = rig.Start(request);
+  EXPECT_EQ(Reason(started.sink), FinishReason::kLength);
+  const auto events = started.sink->events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_NEAR(events[0].chosen->logprob, std::log(0.25), 1e-6);
+  EXPECT_EQ(events[0].top.size(), 2u);
+}
+
+}  // namespace
+}  // namespace millrace::engine

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/engine.h"
+#include "engine/request.h"
+#include "engine/request_log.h"
+#include "engine/sampler.h"
+#include "engine/schedule.h"
+#include "engine/stats_board.h"
+#include "engine/step_model.h"
+
+namespace millrace::engine {
+
+// A validated request on its way to a slot.
+struct QueuedRequest {
+  SeqId id;
+  GenerationRequest request;
+  std::shared_ptr<TokenSink> sink;
+  std::chrono::steady_clock::time_point submitted;
+};
+
+// All sequences, waiting and running, and what a step does to them: admit, schedule, run, sample, deliver.
+// One thread. Engine puts a thread and a mailbox around it.
+class Loop {
+ public:
+  // `board` outlives the loop.
+  Loop(std::unique_ptr<StepModel> model, const EngineOptions& options, StatsBoard& board);
+  // The queue and the slots are empty: CancelAll was called or everything finished.
+  ~Loop();
+
+  const StepModel& model() const { return *model_; }
+  bool idle() const { return queue_.empty() && running_.empty(); }
+
+  void Enqueue(QueuedRequest request);
+  void Cancel(SeqId id);
+  void CancelAll();
+
+  // Admits what fits and runs one batch.
+  void Step();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Running {
+    QueuedRequest queued;
+    std::unique_ptr<StepSequence> state = nullptr;
+    int64_t prompt_done = 0;
+    int64_t generated = 0;
+    TokenId last_token = 0;  // generated, not yet seen by the model
+    RequestTimes times = {};
+    // Set when the sequence leaves at the end of the step.
+    std::optional<FinishReason> finished = std::nullopt;
+    std::optional<Error> error = std::nullopt;
+
+    int64_t prompt_left() const { return static_cast<int64_t>(queued.request.prompt.size()) - prompt_done; }
+  };
+
+  void Admit();
+  // Fills batch_ and items_; returns how many items want logits.
+  size_t BuildBatch();
+  // Moves every sequence of the batch on: prompt progress, and a token where there are logits.
+  void Advance();
+  // Samples, delivers, and decides whether the sequence goes on.
+  void TakeToken(Running& sequence, std::span<const float> logits);
+  std::optional<FinishReason> ReasonToEnd(const Running& sequence) const;
+  void FailBatch(const Error& error);
+  void RemoveFinished();
+  // Frees the slot (`sequence.state` is set) or the place in the queue, counts, logs, tells the sink.
+  void Leave(Running sequence);
+
+  std::unique_ptr<StepModel> model_;
+  EngineOptions options_;
+  StatsBoard& board_;
+  std::deque<QueuedRequest> queue_;
+  std::vector<Running> running_;  // in order of admission
+  bool pool_full_ = false;        // the queue's head did not fit; nothing has left since
+  uint64_t turn_ = 0;
+
+  // Scratch of one step, at its final size from the start.
+  std::vector<ScheduleRow> rows_;
+  std::vector<ScheduleSlice> batch_;
+  std::vector<StepItem> items_;
+  std::vector<float> logits_;  // [max_num_seqs, vocab_size]
+  Sampler sampler_;
+  TokenEvent event_;
+};
+
+}  // namespace millrace::engine

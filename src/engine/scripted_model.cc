@@ -1,0 +1,187 @@
+#include "engine/scripted_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+
+namespace millrace::engine {
+
+class ScriptedModel::Sequence : public StepSequence {
+ public:
+  Sequence(ScriptedModel& model, uint64_t number, int64_t max_tokens)
+      : model_(model), number_(number), max_tokens_(max_tokens) {}
+  ~Sequence() override { model_.OnSequenceEnd(max_tokens_); }
+
+  uint64_t number() const { return number_; }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+
+  void Append(std::span<const TokenId> tokens) {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    MILLRACE_CHECK(static_cast<int64_t>(tokens_.size()) <= max_tokens_,
+                   "the engine gave a sequence more tokens than it reserved");
+  }
+
+  // Length of the prompt: of the sequence when logits were first wanted.
+  size_t PromptTokens() {
+    if (prompt_tokens_ == 0) prompt_tokens_ = tokens_.size();
+    return prompt_tokens_;
+  }
+
+ private:
+  ScriptedModel& model_;
+  const uint64_t number_;
+  const int64_t max_tokens_;
+  std::vector<TokenId> tokens_;
+  size_t prompt_tokens_ = 0;
+};
+
+ScriptedModel::ScriptedModel(ScriptedModelOptions options) : options_(options) {}
+
+ScriptedModel::~ScriptedModel() {
+  MILLRACE_CHECK(live_sequences() == 0, "a sequence outlives its model");
+}
+
+void ScriptedModel::Play(std::vector<TokenId> prompt, std::vector<TokenId> answer) {
+  std::lock_guard lock(mutex_);
+  scripts_[std::move(prompt)] = std::move(answer);
+}
+
+void ScriptedModel::PlayByDefault(std::vector<TokenId> answer) {
+  std::lock_guard lock(mutex_);
+  default_script_ = std::move(answer);
+}
+
+void ScriptedModel::ComputeLogits(LogitsFn fn) {
+  std::lock_guard lock(mutex_);
+  logits_fn_ = std::move(fn);
+}
+
+void ScriptedModel::FailSteps(int n) {
+  std::lock_guard lock(mutex_);
+  steps_to_fail_ = n;
+}
+
+void ScriptedModel::FailNewSequence(int n, Error error) {
+  std::lock_guard lock(mutex_);
+  sequences_to_fail_ = n;
+  sequence_error_ = std::move(error);
+}
+
+void ScriptedModel::HoldSteps() {
+  std::lock_guard lock(mutex_);
+  hold_ = true;
+}
+
+void ScriptedModel::AllowSteps(int n) {
+  std::lock_guard lock(mutex_);
+  allowed_steps_ += n;
+  blocked_ = false;
+  changed_.notify_all();
+}
+
+void ScriptedModel::ReleaseSteps() {
+  std::lock_guard lock(mutex_);
+  hold_ = false;
+  allowed_steps_ = 0;
+  blocked_ = false;
+  changed_.notify_all();
+}
+
+bool ScriptedModel::WaitUntilHeld(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [this] { return blocked_; });
+}
+
+std::vector<ScriptedModel::RecordedStep> ScriptedModel::recorded_steps() const {
+  std::lock_guard lock(mutex_);
+  return recorded_;
+}
+
+int64_t ScriptedModel::reserved_tokens() const {
+  std::lock_guard lock(mutex_);
+  return reserved_tokens_;
+}
+
+int ScriptedModel::live_sequences() const {
+  std::lock_guard lock(mutex_);
+  return live_sequences_;
+}
+
+Result<std::unique_ptr<StepSequence>> ScriptedModel::NewSequence(int64_t max_tokens) {
+  std::lock_guard lock(mutex_);
+  if (sequences_to_fail_ > 0) {
+    --sequences_to_fail_;
+    return sequence_error_;
+  }
+  if (max_tokens > options_.pool_tokens - reserved_tokens_) {
+    return Error(ErrorCode::kResourceExhausted,
+                 fmt::format("{} tokens do not fit: {} of {} are reserved", max_tokens, reserved_tokens_,
+                             options_.pool_tokens));
+  }
+  reserved_tokens_ += max_tokens;
+  ++live_sequences_;
+  return std::unique_ptr<StepSequence>(std::make_unique<Sequence>(*this, ++sequences_made_, max_tokens));
+}
+
+void ScriptedModel::OnSequenceEnd(int64_t reserved) {
+  std::lock_guard lock(mutex_);
+  reserved_tokens_ -= reserved;
+  --live_sequences_;
+}
+
+void ScriptedModel::WaitForPermission(std::unique_lock<std::mutex>& lock) {
+  while (hold_ && allowed_steps_ == 0) {
+    blocked_ = true;
+    changed_.notify_all();
+    changed_.wait(lock);
+  }
+  if (hold_) --allowed_steps_;
+}
+
+void ScriptedModel::FillLogits(Sequence& sequence, std::span<float> logits) {
+  if (logits_fn_) {
+    logits_fn_(sequence.tokens(), logits);
+    return;
+  }
+  const std::vector<TokenId>& tokens = sequence.tokens();
+  const size_t prompt_tokens = sequence.PromptTokens();
+  const auto found = scripts_.find(
+      std::vector<TokenId>(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(prompt_tokens)));
+  const std::vector<TokenId>& script = found == scripts_.end() ? default_script_ : found->second;
+  const size_t next = tokens.size() - prompt_tokens;
+  const TokenId token = next < script.size() ? script[next] : options_.eos_token_id;
+  std::ranges::fill(logits, -1e4f);
+  logits[static_cast<size_t>(token)] = 0;
+}
+
+void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logits) {
+  if (options_.step_delay.count() > 0) std::this_thread::sleep_for(options_.step_delay);
+  std::unique_lock lock(mutex_);
+  WaitForPermission(lock);
+  RecordedStep step;
+  for (const StepItem& item : items) {
+    step.push_back({static_cast<Sequence*>(item.sequence)->number(),
+                    {item.tokens.begin(), item.tokens.end()},
+                    item.wants_logits});
+  }
+  recorded_.push_back(std::move(step));
+  if (steps_to_fail_ > 0) {
+    --steps_to_fail_;
+    throw std::runtime_error("scripted failure");
+  }
+  const auto vocab_size = static_cast<size_t>(options_.vocab_size);
+  size_t row = 0;
+  for (const StepItem& item : items) {
+    auto& sequence = *static_cast<Sequence*>(item.sequence);
+    sequence.Append(item.tokens);
+    if (item.wants_logits) FillLogits(sequence, logits.subspan(row++ * vocab_size, vocab_size));
+  }
+  MILLRACE_CHECK(row * vocab_size == logits.size(), "the engine asked for other logits than it listed");
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "engine/step_model.h"
+
+namespace millrace::engine {
+
+struct ScriptedModelOptions {
+  int64_t vocab_size = 256;
+  TokenId eos_token_id = 1;
+  int64_t max_model_len = 4096;
+  int64_t max_batch_tokens = 64;
+  // Tokens that NewSequence may have reserved at once; it answers kResourceExhausted beyond.
+  int64_t pool_tokens = INT64_MAX;
+  std::chrono::microseconds step_delay{0};
+};
+
+// A StepModel for tests that plays answers written beforehand: the logits are one-hot, so that greedy and
+// ordinary sampling pick the scripted token. After a script's end comes EOS, for ever.
+//
+// Scripts and faults are set up by any thread at any time (they hold from the next step on); the record can
+// be read at any time.
+class ScriptedModel : public StepModel {
+ public:
+  // What one item of a Step was.
+  struct RecordedItem {
+    uint64_t sequence = 0;  // counts NewSequence calls from 1
+    std::vector<TokenId> tokens;
+    bool wants_logits = false;
+  };
+  using RecordedStep = std::vector<RecordedItem>;
+  // Fills `logits` [vocab_size] from all tokens of the sequence so far.
+  using LogitsFn = std::function<void(std::span<const TokenId> prefix, std::span<float> logits)>;
+
+  explicit ScriptedModel(ScriptedModelOptions options = {});
+  ~ScriptedModel() override;
+
+  // The answer to exactly this prompt, or to every prompt without one of its own.
+  void Play(std::vector<TokenId> prompt, std::vector<TokenId> answer);
+  void PlayByDefault(std::vector<TokenId> answer);
+  // Replaces scripts by a function of the whole prefix; called on the engine's thread.
+  void ComputeLogits(LogitsFn fn);
+
+  // The next `n` steps throw std::runtime_error("scripted failure").
+  void FailSteps(int n);
+  // The next `n` NewSequence calls return `error`.
+  void FailNewSequence(int n, Error error);
+
+  // Steps block at their beginning until AllowSteps has allowed them or ReleaseSteps has ended the hold.
+  void HoldSteps();
+  void AllowSteps(int n);
+  void ReleaseSteps();
+  // Returns when a step has been blocked by the hold, or after `timeout`: true when one is.
+  bool WaitUntilHeld(std::chrono::milliseconds timeout = std::chrono::seconds(20));
+
+  std::vector<RecordedStep> recorded_steps() const;
+  int64_t reserved_tokens() const;
+  int live_sequences() const;
+
+  int64_t vocab_size() const override { return options_.vocab_size; }
+  TokenId eos_token_id() const override { return options_.eos_token_id; }
+  int64_t max_model_len() const override { return options_.max_model_len; }
+  int64_t max_batch_tokens() const override { return options_.max_batch_tokens; }
+  Result<std::unique_ptr<StepSequence>> NewSequence(int64_t max_tokens) override;
+  void Step(std::span<const StepItem> items, std::span<float> logits) override;
+
+ private:
+  class Sequence;
+
+  void WaitForPermission(std::unique_lock<std::mutex>& lock);
+  void FillLogits(Sequence& sequence, std::span<float> logits);
+  void OnSequenceEnd(int64_t reserved);
+
+  const ScriptedModelOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // All guarded by mutex_.
+  std::map<std::vector<TokenId>, std::vector<TokenId>> scripts_;
+  std::vector<TokenId> default_script_;
+  LogitsFn logits_fn_;
+  int steps_to_fail_ = 0;
+  int sequences_to_fail_ = 0;
+  Error sequence_error_{ErrorCode::kUnavailable, ""};
+  bool hold_ = false;
+  bool blocked_ = false;
+  int allowed_steps_ = 0;
+  std::vector<RecordedStep> recorded_;
+  int64_t reserved_tokens_ = 0;
+  int live_sequences_ = 0;
+  uint64_t sequences_made_ = 0;
+};
+
+}  // namespace millrace::engine

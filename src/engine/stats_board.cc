@@ -1,0 +1,87 @@
+#include "engine/stats_board.h"
+
+namespace millrace::engine {
+namespace {
+
+double Seconds(StatsBoard::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+bool StatsBoard::TryJoinQueue(int capacity) {
+  std::lock_guard lock(mutex_);
+  if (stats_.waiting + stats_.running >= capacity) return false;
+  ++stats_.waiting;
+  ++unreported_;
+  return true;
+}
+
+void StatsBoard::OnAdmitted() {
+  std::lock_guard lock(mutex_);
+  --stats_.waiting;
+  ++stats_.running;
+}
+
+void StatsBoard::OnLeft(bool held_slot, FinishReason reason) {
+  std::lock_guard lock(mutex_);
+  --(held_slot ? stats_.running : stats_.waiting);
+  switch (reason) {
+    case FinishReason::kStop:
+      ++stats_.finished_stop;
+      return;
+    case FinishReason::kLength:
+      ++stats_.finished_length;
+      return;
+    case FinishReason::kCancelled:
+      ++stats_.finished_cancelled;
+      return;
+    case FinishReason::kError:
+      ++stats_.finished_error;
+      return;
+  }
+}
+
+void StatsBoard::OnReported() {
+  std::lock_guard lock(mutex_);
+  if (--unreported_ == 0) idle_.notify_all();
+}
+
+void StatsBoard::OnStepBegin() {
+  std::lock_guard lock(mutex_);
+  step_began_ = Clock::now();
+}
+
+void StatsBoard::OnStepEnd() {
+  std::lock_guard lock(mutex_);
+  ++stats_.steps_total;
+  stats_.last_step_seconds = Seconds(Clock::now() - *step_began_);
+  step_began_.reset();
+}
+
+void StatsBoard::OnPromptTokens(int64_t tokens) {
+  std::lock_guard lock(mutex_);
+  stats_.prompt_tokens_total += static_cast<uint64_t>(tokens);
+}
+
+void StatsBoard::OnToken() {
+  std::lock_guard lock(mutex_);
+  ++stats_.generation_tokens_total;
+}
+
+EngineStats StatsBoard::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  if (step_began_) stats.current_step_age_seconds = Seconds(Clock::now() - *step_began_);
+  return stats;
+}
+
+bool StatsBoard::WaitUntilIdle(std::optional<Clock::time_point> deadline) {
+  std::unique_lock lock(mutex_);
+  const auto idle = [this] { return unreported_ == 0; };
+  if (deadline) return idle_.wait_until(lock, *deadline, idle);
+  idle_.wait(lock, idle);
+  return true;
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "engine/request.h"
+
+namespace millrace::engine {
+
+// A snapshot of counters; every total only grows.
+struct EngineStats {
+  int running = 0;  // hold a slot
+  int waiting = 0;  // in the queue
+  uint64_t prompt_tokens_total = 0;
+  uint64_t generation_tokens_total = 0;
+  uint64_t finished_stop = 0;
+  uint64_t finished_length = 0;
+  uint64_t finished_cancelled = 0;
+  uint64_t finished_error = 0;
+  uint64_t steps_total = 0;
+  double last_step_seconds = 0;
+  // Since the step that runs now began; 0 when idle. A growing value on a live process is a stuck step.
+  double current_step_age_seconds = 0;
+};
+
+// The counters of one engine: the engine's thread writes, any thread reads and reserves places in the queue.
+// Nothing here waits for a step. Any thread.
+class StatsBoard {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Takes a place in the queue unless `capacity` requests are already waiting or running.
+  bool TryJoinQueue(int capacity);
+
+  void OnAdmitted();  // from the queue into a slot
+  void OnLeft(bool held_slot, FinishReason reason);
+  // The sink of a request that left has been told.
+  void OnReported();
+
+  void OnStepBegin();
+  void OnStepEnd();
+  void OnPromptTokens(int64_t tokens);
+  void OnToken();
+
+  EngineStats Snapshot() const;
+
+  // Blocks until every request that joined was reported, or until `deadline`; true when all were.
+  bool WaitUntilIdle(std::optional<Clock::time_point> deadline);
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable idle_;
+  EngineStats stats_;   // guarded by mutex_, as is all below
+  int unreported_ = 0;  // joined and not yet reported
+  std::optional<Clock::time_point> step_began_;
+};
+
+}  // namespace millrace::engine
