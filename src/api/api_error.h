@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace millrace::api {
+
+// Every way a request can fail, one row each in the table of api_error.cc (status, type, code, retry).
+enum class ApiErrorKind : uint8_t {
+  kInvalidType,       // a field holds another JSON type than documented
+  kInvalidValue,      // a field's value is outside what is accepted
+  kMissingField,      // a required field is absent
+  kUnsupportedField,  // a known field whose effect this server does not have; ignoring it would change the
+                      // answer
+  kInvalidJson,       // the body is not JSON
+  kMalformedHttp,     // the bytes on the connection are not HTTP/1.1
+  kContextLength,     // the prompt does not fit the model
+  kModelNotFound,
+  kRouteNotFound,
+  kMethodNotAllowed,
+  kBodyTooLarge,
+  kHeadersTooLarge,
+  kQueueFull,
+  kOverloaded,  // too many connections or too many body bytes in flight
+  kDraining,
+  kCancelled,  // the generation ended early on the server's side
+  kInternal,
+};
+
+// A failure as a client sees it, whatever the dialect.
+struct ApiError {
+  ApiErrorKind kind{};
+  std::string message;
+  std::string param;  // path of the field, "messages[2].content"; empty when no field is to blame
+
+  int status() const;               // of HTTP
+  std::string_view type() const;    // OpenAI's error.type
+  std::string_view code() const;    // OpenAI's error.code
+  int retry_after_seconds() const;  // 0: no Retry-After header
+};
+
+// OpenAI's error object: {"error":{"message","type","param","code"}}.
+std::string ErrorJson(const ApiError& error);
+
+// What an engine error means to a client.
+ApiError FromEngineError(const Error& error);
+
+}  // namespace millrace::api

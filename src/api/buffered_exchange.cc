@@ -1,0 +1,75 @@
+#include "api/buffered_exchange.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace millrace::api {
+
+void BufferedExchange::Wake() {
+  if (wake_) wake_();
+}
+
+void BufferedExchange::Send(HttpResponse response) {
+  MILLRACE_CHECK(!answered_, "a handler answered one request twice");
+  answered_ = true;
+  ended_ = true;
+  if (gone_) return;
+  head_ = std::move(response);
+  Wake();
+}
+
+void BufferedExchange::BeginStream(HttpResponse head, std::string idle_filler) {
+  MILLRACE_CHECK(!answered_, "a handler answered one request twice");
+  answered_ = true;
+  streaming_ = true;
+  if (gone_) return;
+  head_ = std::move(head);
+  idle_filler_ = std::move(idle_filler);
+  Wake();
+}
+
+void BufferedExchange::Write(std::string_view bytes) {
+  MILLRACE_CHECK(streaming_ && !ended_, "Write outside BeginStream and EndStream");
+  if (gone_) return;
+  if (output_.size() + bytes.size() > max_output_bytes_) return MarkTooSlow();
+  output_ += bytes;
+  Wake();
+}
+
+void BufferedExchange::EndStream(bool failed) {
+  MILLRACE_CHECK(streaming_ && !ended_, "EndStream without BeginStream, or twice");
+  ended_ = true;
+  failed_ = failed;
+  Wake();
+}
+
+void BufferedExchange::SetOnGone(std::function<void()> on_gone) {
+  if (gone_) return on_gone();
+  on_gone_ = std::move(on_gone);
+}
+
+void BufferedExchange::MarkGone() {
+  if (gone_) return;
+  gone_ = true;
+  output_.clear();
+  head_.reset();
+  Wake();
+  if (auto on_gone = std::exchange(on_gone_, nullptr); on_gone && !ended_) on_gone();
+}
+
+void BufferedExchange::MarkTooSlow() {
+  too_slow_ = !gone_;
+  MarkGone();
+}
+
+void BufferedExchange::MarkDelivered() {
+  wake_ = nullptr;
+  on_gone_ = nullptr;
+}
+
+std::optional<HttpResponse> BufferedExchange::TakeHead() {
+  return std::exchange(head_, std::nullopt);
+}
+
+}  // namespace millrace::api

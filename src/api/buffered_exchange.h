@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/exchange.h"
+
+namespace millrace::api {
+
+// The exchange of the HTTP server: collects what the handler says until the connection takes it. Knows no
+// socket and outlives its connection for as long as a handler or an engine's sink holds it.
+// One thread, but for Post.
+class BufferedExchange final : public Exchange {
+ public:
+  // Queues a task on the exchange's thread; any thread may call it.
+  using Poster = std::function<void(std::function<void()>)>;
+
+  BufferedExchange(Poster poster, size_t max_output_bytes)
+      : poster_(std::move(poster)), max_output_bytes_(max_output_bytes) {}
+
+  void Post(std::function<void()> task) override { poster_(std::move(task)); }
+  void Send(HttpResponse response) override;
+  void BeginStream(HttpResponse head, std::string idle_filler) override;
+  void Write(std::string_view bytes) override;
+  void EndStream(bool failed) override;
+  void SetOnGone(std::function<void()> on_gone) override;
+  bool gone() const override { return gone_; }
+
+  // The connection's side. `wake` is called after every change that the connection wants to see.
+  void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
+  // The client disconnected, or the answer cannot be delivered.
+  void MarkGone();
+  // The same, because the client does not read.
+  void MarkTooSlow();
+  // The answer was delivered: from now on nobody can be gone.
+  void MarkDelivered();
+
+  // The whole answer or the head of a stream, once.
+  std::optional<HttpResponse> TakeHead();
+  bool streaming() const { return streaming_; }
+  std::string TakeOutput() { return std::exchange(output_, {}); }
+  bool has_output() const { return !output_.empty() || head_.has_value(); }
+  bool ended() const { return ended_; }
+  bool failed() const { return failed_; }
+  bool too_slow() const { return too_slow_; }
+  const std::string& idle_filler() const { return idle_filler_; }
+
+ private:
+  void Wake();
+
+  Poster poster_;
+  size_t max_output_bytes_;
+  std::function<void()> wake_;
+  std::function<void()> on_gone_;
+  std::optional<HttpResponse> head_;
+  std::string idle_filler_;
+  std::string output_;
+  bool answered_ = false;
+  bool streaming_ = false;
+  bool ended_ = false;
+  bool failed_ = false;
+  bool gone_ = false;
+  bool too_slow_ = false;
+};
+
+}  // namespace millrace::api

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "api/http_message.h"
+
+namespace millrace::api {
+
+// One request's answer, as a handler sees it: apart from sockets, so that handlers run in tests without any.
+//
+// A handler answers either with Send, or with BeginStream, any number of Write, and EndStream. Every method
+// but Post is called on the exchange's own thread (the server's I/O thread), where nothing may block or work
+// for long. Once the client is gone, whatever is sent is dropped.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  // Runs `task` on the exchange's thread, later. Any thread. Dropped when the server has stopped.
+  virtual void Post(std::function<void()> task) = 0;
+
+  // The whole answer.
+  virtual void Send(HttpResponse response) = 0;
+
+  // Sends the head of an answer of unknown length. Whenever nothing was written for the server's keep-alive
+  // interval it sends `idle_filler` itself (a comment of the stream's format).
+  virtual void BeginStream(HttpResponse head, std::string idle_filler) = 0;
+  // Queues bytes and never waits. All that was queued since the last write to the socket leaves in one. A
+  // client that reads too slowly for the server's output bound counts as gone.
+  virtual void Write(std::string_view bytes) = 0;
+  // `failed`: the connection is closed after what is queued, so that the client sees a cut stream.
+  virtual void EndStream(bool failed) = 0;
+
+  // Called once, as soon as the client is seen to be gone (also while nothing is being written) before the
+  // answer's end; at once if it is gone already. Replaces the one set before.
+  virtual void SetOnGone(std::function<void()> on_gone) = 0;
+  virtual bool gone() const = 0;
+};
+
+}  // namespace millrace::api

@@ -1,0 +1,431 @@
+#include "api/http_connection.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/experimental/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/api_error.h"
+#include "api/buffered_exchange.h"
+#include "base/log.h"
+
+namespace millrace::api {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+namespace {
+
+constexpr auto kTuple = asio::experimental::as_tuple(asio::use_awaitable);
+constexpr size_t kReadBytes = 16 << 10;
+constexpr size_t kSliceBytes = 64 << 10;         // of an answer, under one write deadline
+constexpr size_t kMaxPipelinedBytes = 64 << 10;  // read ahead while an answer is being produced
+
+HttpResponse ErrorResponse(const ApiError& error) {
+  HttpResponse response;
+  response.status = error.status();
+  response.body = ErrorJson(error);
+  if (const int seconds = error.retry_after_seconds(); seconds > 0)
+    response.headers.emplace_back("Retry-After", std::to_string(seconds));
+  return response;
+}
+
+bool IsHttpError(const error_code& failure) {
+  return failure.category() == http::make_error_code(http::error::bad_method).category();
+}
+
+// What to tell a client whose request could not be read; nothing when there is nobody to tell.
+std::optional<ApiError> RequestError(const error_code& failure, const HttpServerOptions& options) {
+  if (!IsHttpError(failure) || failure == http::error::end_of_stream ||
+      failure == http::error::partial_message)
+    return std::nullopt;
+  if (failure == http::error::body_limit) {
+    return ApiError{ApiErrorKind::kBodyTooLarge,
+                    fmt::format("The request body is larger than the {} bytes that this server accepts.",
+                                options.max_body_bytes),
+                    ""};
+  }
+  if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
+    return ApiError{ApiErrorKind::kHeadersTooLarge,
+                    fmt::format("The request line and headers are larger than the {} bytes that this server "
+                                "accepts.",
+                                options.max_header_bytes),
+                    ""};
+  }
+  return ApiError{ApiErrorKind::kMalformedHttp,
+                  fmt::format("The request is not HTTP/1.1: {}.", failure.message()), ""};
+}
+
+struct AnswerMode {
+  bool keep_alive = true;
+  bool http_1_0 = false;
+  bool head_only = false;
+};
+constexpr AnswerMode kLastAnswer = {false, false, false};
+
+using Parser = http::request_parser<http::string_body>;
+
+HttpRequest ToHttpRequest(http::request<http::string_body> message) {
+  HttpRequest request;
+  request.method = std::string(message.method_string());
+  const std::string_view target(message.target().data(), message.target().size());
+  const size_t question = target.find('?');
+  request.path = std::string(target.substr(0, question));
+  if (question != std::string_view::npos) request.query = std::string(target.substr(question + 1));
+  for (const auto& field : message)
+    request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  request.body = std::move(message.body());
+  return request;
+}
+
+}  // namespace
+
+void PostGate::Post(std::function<void()> task) {
+  const std::lock_guard lock(mutex_);
+  if (context_ != nullptr) asio::post(*context_, std::move(task));
+}
+
+void PostGate::Close() {
+  const std::lock_guard lock(mutex_);
+  context_ = nullptr;
+}
+
+// One client's connection: a coroutine that reads a request, hands it to the handler, writes the answer as it
+// comes and starts again; beside it, while an answer is under way, a second one that reads.
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(asio::ip::tcp::socket socket, HttpShared& shared)
+      : stream_(std::move(socket)), shared_(shared), wake_(stream_.get_executor()) {
+    shared_.connections.insert(this);
+    shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~HttpConnection() {
+    ReleaseBody();
+    shared_.connections.erase(this);
+    shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void Start() { Spawn(&HttpConnection::Run); }
+  void StartRefusal() { Spawn(&HttpConnection::RunRefusal); }
+
+  bool idle() const { return idle_; }
+  void Close() { stream_.close(); }
+
+ private:
+  // Whether the connection may carry another request.
+  enum class Next : bool { kClose, kKeep };
+
+  void Spawn(asio::awaitable<void> (HttpConnection::*coroutine)()) {
+    const auto self = shared_from_this();
+    asio::co_spawn(
+        stream_.get_executor(), [self, coroutine] { return ((*self).*coroutine)(); },
+        [self](std::exception_ptr exception) { self->OnEnd(exception); });
+  }
+
+  // Memory ran out, at worst: the connection ends, the server goes on.
+  void OnEnd(std::exception_ptr exception) {
+    if (!exception) return;
+    try {
+      std::rethrow_exception(exception);
+    } catch (const std::exception& error) {
+      spdlog::error("a connection ended because of an exception: {}", error.what());
+    }
+    if (exchange_) exchange_->MarkGone();
+    Close();
+  }
+
+  asio::awaitable<void> RunRefusal() {
+    shared_.stats.refused.fetch_add(1, std::memory_order_relaxed);
+    HttpResponse response = ErrorResponse(
+        {ApiErrorKind::kOverloaded,
+         fmt::format("This server has {} connections open, as many as it accepts; retry shortly.",
+                     shared_.options.max_connections),
+         ""});
+    co_await WriteWhole(std::move(response), kLastAnswer);
+    co_await LingeringClose();
+  }
+
+  asio::awaitable<void> Run() {
+    error_code ignored;
+    stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+    Next next = Next::kKeep;
+    while (next == Next::kKeep && !shared_.stopping) next = co_await ServeOne();
+    co_await LingeringClose();
+  }
+
+  asio::awaitable<Next> ServeOne() {
+    if (!co_await WaitForFirstByte()) co_return Next::kClose;
+    Parser parser;
+    parser.header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
+    parser.body_limit(shared_.options.max_body_bytes);
+    stream_.expires_after(shared_.options.read_timeout);
+    const error_code failure = co_await ReadRequest(parser);
+    if (refusal_ || failure) {
+      if (!refusal_) refusal_ = RequestError(failure, shared_.options);
+      if (refusal_) co_await Refuse();
+      co_return Next::kClose;
+    }
+    AnswerMode mode;
+    mode.keep_alive = parser.get().keep_alive();
+    mode.http_1_0 = parser.get().version() < 11;
+    mode.head_only = parser.get().method() == http::verb::head;
+    HttpRequest request = ToHttpRequest(parser.release());
+    const Next next = co_await Answer(std::move(request), mode);
+    ReleaseBody();
+    co_return next;
+  }
+
+  // False when the client has nothing more to ask.
+  asio::awaitable<bool> WaitForFirstByte() {
+    if (buffer_.size() > 0) co_return true;
+    idle_ = true;
+    stream_.expires_after(shared_.options.idle_timeout);
+    const auto [failure, n] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
+    idle_ = false;
+    buffer_.commit(n);
+    co_return !failure;
+  }
+
+  asio::awaitable<error_code> ReadRequest(Parser& parser) {
+    const auto [header_failure, header_bytes] =
+        co_await http::async_read_header(stream_, buffer_, parser, kTuple);
+    if (header_failure) co_return header_failure;
+    if (!ReserveBody(parser)) {
+      refusal_ = ApiError{
+          ApiErrorKind::kOverloaded,
+          "The bodies of the requests in flight fill the memory set aside for them; retry shortly.", ""};
+      co_return error_code{};
+    }
+    if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+      constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+      const auto [failure, n] = co_await asio::async_write(stream_, asio::buffer(kContinue), kTuple);
+      if (failure) co_return failure;
+    }
+    const auto [failure, n] = co_await http::async_read(stream_, buffer_, parser, kTuple);
+    co_return failure;
+  }
+
+  // Bodies are planned memory: each request reserves its length, or the limit when it does not say.
+  bool ReserveBody(const Parser& parser) {
+    const auto length = parser.content_length();
+    const size_t bytes = length             ? static_cast<size_t>(*length)
+                         : parser.chunked() ? shared_.options.max_body_bytes
+                                            : 0;
+    if (shared_.bodies_bytes + bytes > shared_.options.max_bodies_bytes) return false;
+    reserved_bytes_ = bytes;
+    shared_.bodies_bytes += bytes;
+    return true;
+  }
+
+  void ReleaseBody() { shared_.bodies_bytes -= std::exchange(reserved_bytes_, 0); }
+
+  asio::awaitable<Next> Answer(HttpRequest request, AnswerMode mode) {
+    exchange_ = std::make_shared<BufferedExchange>(
+        [gate = shared_.gate](std::function<void()> task) { gate->Post(std::move(task)); },
+        shared_.options.max_output_bytes);
+    exchange_->SetWake([this] { wake_.cancel(); });
+    stream_.expires_never();  // of the watching read; each write sets its own
+    watching_ = true;
+    Spawn(&HttpConnection::WatchForDisconnect);
+    shared_.handler(std::move(request), exchange_);
+    const bool delivered = co_await WriteAnswer(*exchange_, mode);
+    if (!delivered) {
+      auto& counter = exchange_->too_slow() ? shared_.stats.slow_readers : shared_.stats.disconnected;
+      counter.fetch_add(1, std::memory_order_relaxed);
+      exchange_->MarkGone();
+    }
+    exchange_->MarkDelivered();
+    co_await StopWatching();
+    const bool keep = delivered && mode.keep_alive && !exchange_->failed();
+    exchange_.reset();
+    co_return keep ? Next::kKeep : Next::kClose;
+  }
+
+  // Keeps a read pending while the handler works: what arrives is the next request's beginning, an end or an
+  // error means that nobody waits for the answer.
+  asio::awaitable<void> WatchForDisconnect() {
+    while (buffer_.size() < kMaxPipelinedBytes) {
+      const auto [failure, n] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
+      buffer_.commit(n);
+      if (failure && !stop_watching_) exchange_->MarkGone();
+      if (failure || stop_watching_) break;
+    }
+    watching_ = false;
+    wake_.cancel();
+  }
+
+  asio::awaitable<void> StopWatching() {
+    stop_watching_ = true;
+    if (watching_) stream_.cancel();
+    while (watching_) co_await Sleep(std::chrono::hours(1));
+    stop_watching_ = false;
+  }
+
+  // Until wake_ is cancelled or `duration` has passed; true in the latter case.
+  asio::awaitable<bool> Sleep(std::chrono::steady_clock::duration duration) {
+    wake_.expires_after(duration);
+    const auto [failure] = co_await wake_.async_wait(kTuple);
+    co_return !failure;
+  }
+
+  // True when the whole answer was handed to the system.
+  asio::awaitable<bool> WriteAnswer(BufferedExchange& exchange, AnswerMode& mode) {
+    bool head_sent = false;
+    while (!exchange.gone()) {
+      if (std::optional<HttpResponse> head = exchange.TakeHead()) {
+        mode.keep_alive = mode.keep_alive && !shared_.stopping && !(exchange.streaming() && mode.http_1_0);
+        if (!exchange.streaming()) co_return co_await WriteWhole(std::move(*head), mode);
+        if (!co_await WriteStreamHead(*head, mode)) co_return false;
+        head_sent = true;
+      }
+      if (exchange.has_output()) {
+        if (!co_await WriteStreamBytes(exchange, exchange.TakeOutput(), mode)) co_return false;
+        continue;
+      }
+      if (exchange.ended()) co_return co_await EndStream(exchange, mode);
+      const bool silent = co_await Sleep(shared_.options.keep_alive_interval);
+      if (silent && head_sent && !exchange.has_output() && !exchange.ended() && !exchange.gone()) {
+        if (!co_await WriteStreamBytes(exchange, exchange.idle_filler(), mode)) co_return false;
+      }
+    }
+    co_return false;
+  }
+
+  template <typename Message>
+  void SetHeaders(Message& message, const HttpResponse& response, const AnswerMode& mode) {
+    message.result(static_cast<unsigned>(response.status));
+    message.version(mode.http_1_0 ? 10 : 11);
+    message.set(http::field::server, "millrace");
+    if (!response.content_type.empty()) message.set(http::field::content_type, response.content_type);
+    for (const auto& [name, value] : response.headers) message.set(name, value);
+    message.keep_alive(mode.keep_alive);
+  }
+
+  asio::awaitable<bool> WriteWhole(HttpResponse response, const AnswerMode& mode) {
+    http::response<http::string_body> message;
+    SetHeaders(message, response, mode);
+    message.body() = std::move(response.body);
+    const bool has_body = response.status != 204 && response.status != 304;
+    if (has_body) message.content_length(message.body().size());
+    http::response_serializer<http::string_body> serializer(message);
+    if (mode.head_only) {
+      stream_.expires_after(shared_.options.write_timeout);
+      const auto [failure, n] = co_await http::async_write_header(stream_, serializer, kTuple);
+      co_return !failure;
+    }
+    while (!serializer.is_done()) {
+      stream_.expires_after(shared_.options.write_timeout);
+      const auto [failure, n] = co_await http::async_write_some(stream_, serializer, kTuple);
+      if (failure) co_return false;
+    }
+    co_return true;
+  }
+
+  asio::awaitable<bool> WriteStreamHead(const HttpResponse& head, const AnswerMode& mode) {
+    http::response<http::empty_body> message;
+    SetHeaders(message, head, mode);
+    if (!mode.http_1_0) message.chunked(true);
+    http::response_serializer<http::empty_body> serializer(message);
+    stream_.expires_after(shared_.options.write_timeout);
+    const auto [failure, n] = co_await http::async_write_header(stream_, serializer, kTuple);
+    co_return !failure;
+  }
+
+  asio::awaitable<bool> WriteStreamBytes(BufferedExchange& exchange, std::string bytes,
+                                         const AnswerMode& mode) {
+    for (size_t at = 0; at < bytes.size() && !exchange.gone(); at += kSliceBytes) {
+      const asio::const_buffer slice(bytes.data() + at, std::min(kSliceBytes, bytes.size() - at));
+      stream_.expires_after(shared_.options.write_timeout);
+      error_code failure;
+      size_t n = 0;
+      if (mode.http_1_0) {
+        std::tie(failure, n) = co_await asio::async_write(stream_, slice, kTuple);
+      } else {
+        std::tie(failure, n) = co_await asio::async_write(stream_, http::make_chunk(slice), kTuple);
+      }
+      if (failure == beast::error::timeout) exchange.MarkTooSlow();
+      if (failure) co_return false;
+    }
+    co_return !exchange.gone();
+  }
+
+  asio::awaitable<bool> EndStream(BufferedExchange& exchange, const AnswerMode& mode) {
+    if (mode.http_1_0 || exchange.failed()) co_return true;
+    stream_.expires_after(shared_.options.write_timeout);
+    const auto [failure, n] = co_await asio::async_write(stream_, http::make_chunk_last(), kTuple);
+    co_return !failure;
+  }
+
+  asio::awaitable<void> Refuse() {
+    shared_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
+    HttpResponse response = ErrorResponse(*refusal_);
+    co_await WriteWhole(std::move(response), kLastAnswer);
+  }
+
+  // Closing with unread input would make the kernel reset the connection and take our last answer with it:
+  // close our side, then swallow what still comes, for a moment.
+  asio::awaitable<void> LingeringClose() {
+    constexpr size_t kMaxSwallowedBytes = 8 << 20;
+    error_code ignored;
+    if (!stream_.socket().is_open()) co_return;
+    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(std::chrono::seconds(1));
+    idle_ = true;
+    buffer_.clear();
+    for (size_t swallowed = 0; swallowed < kMaxSwallowedBytes;) {
+      const auto [failure, n] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
+      if (failure) break;
+      swallowed += n;
+    }
+    stream_.close();
+  }
+
+  beast::tcp_stream stream_;
+  HttpShared& shared_;
+  asio::steady_timer wake_;
+  beast::flat_buffer buffer_;
+  std::shared_ptr<BufferedExchange> exchange_;  // of the request being answered
+  std::optional<ApiError> refusal_;             // of a request that never reaches the handler
+  size_t reserved_bytes_ = 0;
+  bool idle_ = false;
+  bool watching_ = false;
+  bool stop_watching_ = false;
+};
+
+void StartConnection(asio::ip::tcp::socket socket, HttpShared& shared) {
+  constexpr int kMaxRefusals = 64;  // at a time; more are dropped without a word
+  const auto open = static_cast<int>(shared.connections.size());
+  if (open >= shared.options.max_connections + kMaxRefusals) {
+    shared.stats.refused.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared);
+  if (open >= shared.options.max_connections) {
+    connection->StartRefusal();
+  } else {
+    connection->Start();
+  }
+}
+
+void CloseConnections(HttpShared& shared, bool all) {
+  for (HttpConnection* connection : shared.connections)
+    if (all || connection->idle()) connection->Close();
+}
+
+}  // namespace millrace::api

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "api/http_server.h"
+
+// Heavy header (Boost.Asio): for http_server.cc and http_connection.cc only.
+
+namespace millrace::api {
+
+class HttpConnection;
+
+// Lets threads that outlive the server's loop post to it without touching it once it has stopped.
+class PostGate {
+ public:
+  explicit PostGate(boost::asio::io_context& context) : context_(&context) {}
+
+  void Post(std::function<void()> task);
+  // From here on tasks are dropped.
+  void Close();
+
+ private:
+  std::mutex mutex_;
+  boost::asio::io_context* context_;
+};
+
+// What the connections of one server share. Only the I/O thread touches it, but for `stats` and the gate.
+struct HttpShared {
+  HttpServerOptions options;
+  HttpHandler handler;
+  std::shared_ptr<PostGate> gate;
+  std::unordered_set<HttpConnection*> connections;
+  size_t bodies_bytes = 0;  // reserved by requests in flight
+  bool stopping = false;
+
+  struct {
+    std::atomic<uint64_t> connections{0}, refused{0}, malformed{0}, slow_readers{0}, disconnected{0};
+  } stats;
+};
+
+// Serves the connection until it ends; above the limit of connections it answers 503 and closes. `shared`
+// outlives the io_context's tasks.
+void StartConnection(boost::asio::ip::tcp::socket socket, HttpShared& shared);
+
+// Closes every connection that waits for a request; with `all`, the others too.
+void CloseConnections(HttpShared& shared, bool all);
+
+}  // namespace millrace::api

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "api/exchange.h"
+#include "base/result.h"
+
+namespace millrace::api {
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";  // an address or a name; "0.0.0.0" and "::" are all interfaces
+  uint16_t port = 8000;            // 0: any free one
+
+  int max_connections = 1024;
+  size_t max_header_bytes = 64 << 10;   // request line and headers; more is 431
+  size_t max_body_bytes = 32 << 20;     // one request; more is 413
+  size_t max_bodies_bytes = 256 << 20;  // all requests in flight; more is 503
+  size_t max_output_bytes = 1 << 20;    // of a stream, queued for one client; more and it counts as gone
+  std::chrono::milliseconds idle_timeout{75'000};        // between requests of one connection
+  std::chrono::milliseconds read_timeout{60'000};        // a whole request, from its first byte
+  std::chrono::milliseconds write_timeout{30'000};       // each 64 KiB of an answer
+  std::chrono::milliseconds keep_alive_interval{5'000};  // silence of a stream before a filler is sent
+};
+
+// Called on the I/O thread for every request; see Exchange for how to answer.
+using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Exchange>)>;
+
+struct HttpServerStats {
+  uint64_t connections = 0;   // open now
+  uint64_t refused = 0;       // turned away because of max_connections
+  uint64_t malformed = 0;     // connections that did not speak HTTP/1.x, or too large a request
+  uint64_t slow_readers = 0;  // streams ended because of max_output_bytes or write_timeout
+  uint64_t disconnected = 0;  // answers that the client did not wait for
+};
+
+// HTTP/1.1 over TCP on one I/O thread of its own: one coroutine a connection, keep-alive, a deadline on every
+// read and write. While an answer is produced a read stays pending, so a client that leaves is noticed at
+// once. A client that shuts down its sending side counts as gone. Any thread may call the public methods.
+class HttpServer {
+ public:
+  // Binds, listens and starts. Error kIo names address and reason (port in use, no such address).
+  static Result<std::unique_ptr<HttpServer>> Start(const HttpServerOptions& options, HttpHandler handler);
+  // Closes everything at once.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // The bound address as clients write it, "127.0.0.1:8000", and its port.
+  std::string address() const;
+  uint16_t port() const;
+
+  HttpServerStats stats() const;
+
+  // Refuses new connections and closes idle ones; requests already received are answered, each connection
+  // closes after its answer.
+  void StopAccepting();
+
+  // StopAccepting, then waits until all answers have left or `deadline`, closes what is left and joins the
+  // I/O thread. The handler is not called any more and posted tasks are dropped.
+  void Shutdown(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  struct Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millrace::api

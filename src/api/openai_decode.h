@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string_view>
+#include <variant>
+
+#include "api/api_error.h"
+#include "api/requests.h"
+
+namespace millrace::api {
+
+// The body of POST /v1/completions and of POST /v1/chat/completions as OpenAI (and vLLM, for what it adds)
+// documents them: bytes from outside to a request whose every value is in range, or the first error, which
+// names the field's path, the value found and what is accepted. Types are strict: "1" is not 1 and 1.0 is not
+// an integer. Unknown fields are ignored; a known field that would change the answer and that this server
+// does not have (tools, logit_bias, ...) is refused unless its value asks for nothing. Invalid UTF-8 and lone
+// surrogates become U+FFFD. Any thread; nothing is kept.
+std::variant<CompletionRequest, ApiError> DecodeCompletionRequest(std::string_view body);
+std::variant<ChatRequest, ApiError> DecodeChatRequest(std::string_view body);
+
+}  // namespace millrace::api

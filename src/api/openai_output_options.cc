@@ -1,0 +1,247 @@
+#include "api/openai_output_options.h"
+
+#include <fmt/format.h>
+#include <boost/json/array.hpp>
+
+#include <array>
+#include <limits>
+
+namespace millrace::api {
+namespace {
+
+constexpr size_t kMaxStopStrings = 16;
+constexpr size_t kMaxStopBytes = 4096;
+constexpr size_t kMaxStopTokenIds = 1024;
+constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
+
+// The values of a known but unsupported field that ask for nothing, besides null.
+enum class Harmless : uint8_t { kNothing, kFalse, kTrue, kEmpty, kZero, kOne, kText, kAutoOrNone };
+
+struct UnsupportedField {
+  std::string_view key;
+  Harmless harmless;
+};
+
+constexpr std::array<UnsupportedField, 38> kUnsupported = {{
+    {"tools", Harmless::kEmpty},
+    {"tool_choice", Harmless::kAutoOrNone},
+    {"functions", Harmless::kEmpty},
+    {"function_call", Harmless::kAutoOrNone},
+    {"response_format", Harmless::kText},
+    {"logit_bias", Harmless::kEmpty},
+    {"presence_penalty", Harmless::kZero},
+    {"frequency_penalty", Harmless::kZero},
+    {"repetition_penalty", Harmless::kOne},
+    {"length_penalty", Harmless::kOne},
+    {"best_of", Harmless::kOne},
+    {"use_beam_search", Harmless::kFalse},
+    {"suffix", Harmless::kEmpty},
+    {"modalities", Harmless::kText},
+    {"audio", Harmless::kNothing},
+    {"web_search_options", Harmless::kNothing},
+    {"images", Harmless::kEmpty},
+    {"documents", Harmless::kEmpty},
+    {"min_tokens", Harmless::kZero},
+    {"typical_p", Harmless::kOne},
+    {"tfs_z", Harmless::kOne},
+    {"mirostat", Harmless::kZero},
+    {"grammar", Harmless::kEmpty},
+    {"json_schema", Harmless::kNothing},
+    {"regex", Harmless::kEmpty},
+    {"ebnf", Harmless::kEmpty},
+    {"guided_json", Harmless::kNothing},
+    {"guided_regex", Harmless::kNothing},
+    {"guided_choice", Harmless::kEmpty},
+    {"guided_grammar", Harmless::kNothing},
+    {"structured_outputs", Harmless::kNothing},
+    {"bad_words", Harmless::kEmpty},
+    {"allowed_token_ids", Harmless::kNothing},
+    {"prompt_logprobs", Harmless::kNothing},
+    {"truncate_prompt_tokens", Harmless::kNothing},
+    {"include_stop_str_in_output", Harmless::kFalse},
+    {"skip_special_tokens", Harmless::kTrue},
+    {"continue_final_message", Harmless::kFalse},
+}};
+
+bool IsEmpty(const boost::json::value& value) {
+  return (value.is_array() && value.get_array().empty()) ||
+         (value.is_object() && value.get_object().empty()) ||
+         (value.is_string() && value.get_string().empty());
+}
+
+bool IsNumber(const boost::json::value& value, double wanted) {
+  return value.is_number() && value.to_number<double>() == wanted;
+}
+
+bool IsString(const boost::json::value& value, std::string_view wanted) {
+  return value.is_string() && std::string_view(value.get_string()) == wanted;
+}
+
+// {"type": "text"} and ["text"].
+bool IsPlainText(const boost::json::value& value) {
+  if (value.is_object()) {
+    const boost::json::value* const type = value.get_object().if_contains("type");
+    return type != nullptr && IsString(*type, "text");
+  }
+  return value.is_array() && value.get_array().size() == 1 && IsString(value.get_array()[0], "text");
+}
+
+bool IsHarmless(const boost::json::value& value, Harmless harmless) {
+  switch (harmless) {
+    case Harmless::kNothing:
+      return false;
+    case Harmless::kFalse:
+      return value.is_bool() && !value.get_bool();
+    case Harmless::kTrue:
+      return value.is_bool() && value.get_bool();
+    case Harmless::kEmpty:
+      return IsEmpty(value);
+    case Harmless::kZero:
+      return IsNumber(value, 0);
+    case Harmless::kOne:
+      return IsNumber(value, 1);
+    case Harmless::kText:
+      return IsPlainText(value);
+    case Harmless::kAutoOrNone:
+      return IsString(value, "auto") || IsString(value, "none");
+  }
+  return false;
+}
+
+std::string_view HarmlessText(Harmless harmless) {
+  switch (harmless) {
+    case Harmless::kNothing:
+      return "null";
+    case Harmless::kFalse:
+      return "false";
+    case Harmless::kTrue:
+      return "true";
+    case Harmless::kEmpty:
+      return "an empty value";
+    case Harmless::kZero:
+      return "0";
+    case Harmless::kOne:
+      return "1";
+    case Harmless::kText:
+      return "text";
+    case Harmless::kAutoOrNone:
+      return "\"auto\" or \"none\"";
+  }
+  return "null";
+}
+
+std::vector<std::string> ReadStop(FieldReader& body) {
+  constexpr std::string_view kExpected = "a non-empty string or an array of up to 16 of them";
+  const boost::json::value* const stop = body.Find("stop");
+  std::vector<std::string> strings;
+  if (stop == nullptr) return strings;
+  const auto add = [&](const boost::json::value& value, const std::string& path) {
+    if (!value.is_string()) return FailType(body.error(), path, value, kExpected);
+    const std::string_view text = value.get_string();
+    if (text.empty() || text.size() > kMaxStopBytes) {
+      return FailValue(body.error(), path, value, fmt::format("a string of 1 to {} bytes", kMaxStopBytes));
+    }
+    strings.emplace_back(text);
+  };
+  if (!stop->is_array()) {
+    add(*stop, "stop");
+    return strings;
+  }
+  const boost::json::array& array = stop->get_array();
+  if (array.size() > kMaxStopStrings) {
+    FailValue(body.error(), "stop", *stop, kExpected);
+    return strings;
+  }
+  for (size_t i = 0; i < array.size(); ++i) add(array[i], fmt::format("stop[{}]", i));
+  return strings;
+}
+
+std::vector<TokenId> ReadStopTokenIds(FieldReader& body) {
+  const boost::json::value* const ids = body.Find("stop_token_ids");
+  if (ids == nullptr) return {};
+  if (!ids->is_array()) {
+    FailType(body.error(), "stop_token_ids", *ids, "an array of token ids");
+    return {};
+  }
+  if (ids->get_array().size() > kMaxStopTokenIds) {
+    FailValue(body.error(), "stop_token_ids", *ids, fmt::format("at most {} token ids", kMaxStopTokenIds));
+    return {};
+  }
+  return ReadTokenIds(ids->get_array(), "stop_token_ids", body.error());
+}
+
+std::optional<int64_t> ReadMaxTokens(FieldReader& body) {
+  const std::optional<int64_t> old_name = body.Int("max_tokens", 1, kInt64Max);
+  const std::optional<int64_t> new_name = body.Int("max_completion_tokens", 1, kInt64Max);
+  return new_name ? new_name : old_name;
+}
+
+// -1 is vLLM's way to switch it off.
+int32_t ReadTopK(FieldReader& body) {
+  const int64_t top_k = body.Int("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(0);
+  return top_k < 0 ? 0 : static_cast<int32_t>(top_k);
+}
+
+// OpenAI allows 0, which leaves the most probable token alone; the sampler wants a share above 0.
+float ReadTopP(FieldReader& body) {
+  constexpr double kOnlyTheMostProbable = 1e-9;
+  return static_cast<float>(std::max(body.Number("top_p", 0, 1).value_or(1), kOnlyTheMostProbable));
+}
+
+}  // namespace
+
+std::vector<TokenId> ReadTokenIds(const boost::json::array& array, const std::string& path,
+                                  FirstError& error) {
+  constexpr std::string_view kExpected = "a token id: an integer of at least 0";
+  std::vector<TokenId> ids;
+  ids.reserve(array.size());
+  for (size_t i = 0; i < array.size() && !error.set(); ++i) {
+    const std::optional<int64_t> id = AsInt64(array[i]);
+    if (!id) {
+      FailType(error, fmt::format("{}[{}]", path, i), array[i], kExpected);
+    } else if (*id < 0 || *id > std::numeric_limits<TokenId>::max()) {
+      FailValue(error, fmt::format("{}[{}]", path, i), array[i], kExpected);
+    } else {
+      ids.push_back(static_cast<TokenId>(*id));
+    }
+  }
+  return ids;
+}
+
+void RefuseUnsupportedFields(FieldReader& body) {
+  for (const UnsupportedField& field : kUnsupported) {
+    const boost::json::value* const value = body.Find(field.key);
+    if (value == nullptr || IsHarmless(*value, field.harmless)) continue;
+    body.error().Set(
+        ApiErrorKind::kUnsupportedField,
+        fmt::format("'{}' is not supported by this server, and ignoring it would change the answer. "
+                    "Leave it out or send {}.",
+                    field.key, HarmlessText(field.harmless)),
+        std::string(field.key));
+  }
+}
+
+OutputOptions ReadOutputOptions(FieldReader& body) {
+  OutputOptions output;
+  output.model = body.String("model").value_or("");
+  output.max_tokens = ReadMaxTokens(body);
+  output.temperature = static_cast<float>(body.Number("temperature", 0, 2).value_or(1));
+  output.top_p = ReadTopP(body);
+  output.top_k = ReadTopK(body);
+  output.min_p = static_cast<float>(body.Number("min_p", 0, 1).value_or(0));
+  const std::optional<int64_t> seed = body.Int("seed", std::numeric_limits<int64_t>::min(), kInt64Max);
+  if (seed) output.seed = static_cast<uint64_t>(*seed);
+  output.stop = ReadStop(body);
+  output.stop_token_ids = ReadStopTokenIds(body);
+  output.ignore_eos = body.Bool("ignore_eos").value_or(false);
+  output.n = static_cast<int>(body.Int("n", 1, kMaxChoices).value_or(1));
+  output.stream = body.Bool("stream").value_or(false);
+  if (const boost::json::object* const options = body.Object("stream_options")) {
+    FieldReader reader(*options, "stream_options", body.error());
+    output.include_usage = reader.Bool("include_usage").value_or(false);
+  }
+  (void)body.String("user");
+  return output;
+}
+
+}  // namespace millrace::api
