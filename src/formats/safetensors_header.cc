@@ -248,7 +248,7 @@ std::string Range(const TensorInfo& tensor) {
 
 Status ParseHeaderJson(std::string_view text, SafetensorsHeader* header) {
   json::parse_options options;
-  options.max_depth = 3;  // header, tensor, shape
+  options.max_depth = 4;  // header, tensor, shape; the handler refuses the next level with the tensor's name
   json::basic_parser<HeaderHandler> parser(options);
   error_code ec;
   const size_t used = parser.write_some(false, text.data(), text.size(), ec);
