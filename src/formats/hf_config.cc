@@ -31,9 +31,7 @@ std::string_view View(json::string_view text) {
 // A value as it stands in the file, for an error message.
 std::string Found(const json::value& value) {
   if (value.is_string()) return Quoted(View(value.get_string()));
-  std::string text = json::serialize(value);
-  if (text.size() > 120) text = text.substr(0, 120) + "...";
-  return text;
+  return Clipped(json::serialize(value));
 }
 
 // The integer that a number stands for; 5120.0 is one, 0.5 and 1e300 are not.

@@ -116,8 +116,9 @@ struct ModelConfig {
 
   std::optional<VisionConfig> vision_config;
 
-  // Keys of the file that mean nothing to this reader, with their path ("text_config.new_thing"): worth a
-  // warning, because the model may have been trained with something that is not run.
+  // Keys of the file that mean nothing to this reader, with their path ("text_config.new_thing"), as they
+  // stand in the file: print them through Quoted. Worth a warning, because the model may have been trained
+  // with something that is not run.
   std::vector<std::string> unknown_keys;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;

@@ -19,7 +19,14 @@ namespace {
 namespace json = boost::json;
 using json::error_code;
 
-constexpr size_t kQuotedBytes = 120;
+constexpr size_t kClippedBytes = 120;
+
+std::string_view ClippedPart(std::string_view text) {
+  if (text.size() <= kClippedBytes) return text;
+  size_t end = kClippedBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
 
 // The decimal text of a number to the nearest double; `approximate` is the parser's own value, which may be
 // off in the last place. False if the number is too large for a double.
@@ -159,11 +166,12 @@ std::string JsonString(std::string_view text) {
   return json::serialize(json::string_view(text.data(), text.size()));
 }
 
+std::string Clipped(std::string_view text) {
+  return text.size() <= kClippedBytes ? std::string(text) : std::string(ClippedPart(text)) + "...";
+}
+
 std::string Quoted(std::string_view text) {
-  if (text.size() <= kQuotedBytes) return JsonString(text);
-  size_t end = kQuotedBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
-  return JsonString(text.substr(0, end)) + "...";
+  return JsonString(ClippedPart(text)) + (text.size() <= kClippedBytes ? "" : "...");
 }
 
 std::string LineAndColumn(std::string_view text, size_t offset) {

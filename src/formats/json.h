@@ -25,8 +25,10 @@ Result<boost::json::value> ParseJson(std::string_view text, const JsonLimits& li
 // `text` as a JSON string literal with its quotes. Invalid UTF-8 is passed through.
 std::string JsonString(std::string_view text);
 
-// The same for an error message: control characters are escaped and a long text is cut after 120 bytes, so
-// that a name out of an untrusted file cannot flood or steer a terminal.
+// For error messages, so that text out of an untrusted file cannot flood or steer a terminal: Clipped cuts
+// UTF-8 text after 120 bytes (not inside a character) and says so with "..."; Quoted also makes it a JSON
+// string literal.
+std::string Clipped(std::string_view text);
 std::string Quoted(std::string_view text);
 
 // "line 3, column 14" of byte `offset` in `text`, both counted from 1.
