@@ -4,14 +4,12 @@
 // After targets.h: it chooses the instruction sets that foreach_target walks.
 #include <hwy/foreach_target.h>
 
-#include <hwy/contrib/math/math-inl.h>
-
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "kernels/attention.h"
 #include "kernels/dot_tile-inl.h"
+#include "kernels/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
@@ -31,12 +29,12 @@ HWY_INLINE float Exponentiate(float* HWY_RESTRICT logits, size_t n, float sink) 
   for (size_t a = 0; a < n; a += kLanes) {
     for (size_t v = 0; v < kVecs; ++v) {
       float* at = logits + a + v * kVecLanes;
-      const VF e = hn::Exp(d, hn::Sub(hn::LoadU(d, at), hn::Set(d, mx)));
+      const VF e = ExpNonPositive(hn::Sub(hn::LoadU(d, at), hn::Set(d, mx)));
       hn::StoreU(e, d, at);
       sums[v] = hn::Add(sums[v], e);
     }
   }
-  const float sink_term = hn::GetLane(hn::Exp(d, hn::Set(d, sink - mx)));
+  const float sink_term = hn::GetLane(ExpNonPositive(hn::Set(d, sink - mx)));
   return ReduceLanes(sums) + sink_term;
 }
 

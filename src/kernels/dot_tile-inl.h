@@ -28,10 +28,17 @@ inline constexpr size_t kVecs = kLanes / kVecLanes;  // vectors that hold the si
 inline constexpr size_t kTileRows = kVecs == 1 ? 4 : 2;
 inline constexpr size_t kTileTokens = kVecs == 1 ? 4 : 3;
 
-// a * b + c rounded once, on every instruction set.
+// a * b + c rounded once, on every instruction set. The two fallbacks (which of them is compiled depends on
+// the compiler) have no such instruction and would round twice.
 HWY_INLINE VF Fma(VF a, VF b, VF c) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::Set(DF(), std::fma(hn::GetLane(a), hn::GetLane(b), hn::GetLane(c)));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  const DF d;
+  alignas(16) float lanes[3][kVecLanes];
+  hn::Store(a, d, lanes[0]);
+  hn::Store(b, d, lanes[1]);
+  hn::Store(c, d, lanes[2]);
+  for (size_t l = 0; l < kVecLanes; ++l) lanes[2][l] = std::fma(lanes[0][l], lanes[1][l], lanes[2][l]);
+  return hn::Load(d, lanes[2]);
 #else
   return hn::MulAdd(a, b, c);
 #endif

@@ -11,23 +11,34 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-const float* Bf16Row(const WeightMatrix& a, int64_t row, float* out) {
-  const DF d;
-  const hn::Rebind<uint32_t, DF> d32;
-  const hn::Rebind<uint16_t, DF> d16;
-  const auto cols = static_cast<size_t>(a.cols);
-  const uint16_t* codes = reinterpret_cast<const uint16_t*>(a.data) + static_cast<size_t>(row) * cols;
-  for (size_t i = 0; i < cols; i += kVecLanes) {
-    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, codes + i)));
-    hn::StoreU(hn::BitCast(d, bits), d, out + i);
+class Bf16Row {
+ public:
+  static constexpr bool kIsFloats = false;
+  Bf16Row() = default;
+  Bf16Row(const WeightMatrix& a, int64_t row)
+      : codes_(reinterpret_cast<const uint16_t*>(a.data) + row * a.cols) {}
+
+  HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
+    const DF d;
+    const hn::Rebind<uint32_t, DF> d32;
+    const hn::Rebind<uint16_t, DF> d16;
+    for (size_t v = 0; v < kBlockVecs; ++v) {
+      const auto codes = hn::PromoteTo(d32, hn::LoadU(d16, codes_ + at + v * kVecLanes));
+      values[v] = hn::BitCast(d, hn::ShiftLeft<16>(codes));
+    }
   }
-  return out;
+
+ private:
+  const uint16_t* codes_;
+};
+
+void Bf16Decode(const WeightMatrix& a, int64_t row, float* out) {
+  DecodeInto(Bf16Row(a, row), static_cast<size_t>(a.cols), out);
 }
 
 void Bf16MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                 float* y, int64_t y_stride, float* scratch) {
-  MatMulRows(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch,
-             [&](int64_t row, float* out) HWY_ATTR { return Bf16Row(a, row, out); });
+  MatMulRows<Bf16Row>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -37,7 +48,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 HWY_EXPORT(Bf16MatMul);
-HWY_EXPORT(Bf16Row);
+HWY_EXPORT(Bf16Decode);
 
 void MatMulBf16(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                 float* y, int64_t y_stride, float* scratch) {
@@ -45,7 +56,7 @@ void MatMulBf16(const WeightMatrix& a, int64_t row_begin, int64_t row_end, Input
 }
 
 void DecodeRowBf16(const WeightMatrix& a, int64_t row, float* out) {
-  HWY_DYNAMIC_DISPATCH(Bf16Row)(a, row, out);
+  HWY_DYNAMIC_DISPATCH(Bf16Decode)(a, row, out);
 }
 
 }  // namespace millrace::kernels

@@ -11,11 +11,24 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
+class F32Row {
+ public:
+  static constexpr bool kIsFloats = true;
+  F32Row() = default;
+  F32Row(const WeightMatrix& a, int64_t row) : row_(reinterpret_cast<const float*>(a.data) + row * a.cols) {}
+  const float* floats() const { return row_; }
+
+  HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
+    for (size_t v = 0; v < kBlockVecs; ++v) values[v] = hn::LoadU(DF(), row_ + at + v * kVecLanes);
+  }
+
+ private:
+  const float* row_;
+};
+
 void F32MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                float* y, int64_t y_stride, float* scratch) {
-  const auto* rows = reinterpret_cast<const float*>(a.data);
-  MatMulRows(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch,
-             [&](int64_t row, float*) HWY_ATTR { return rows + row * a.cols; });
+  MatMulRows<F32Row>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
 }
 
 float DotF32(const float* a, const float* b, size_t n) {

@@ -4,6 +4,9 @@
 // After targets.h: it chooses the instruction sets that foreach_target walks.
 #include <hwy/foreach_target.h>
 
+#include <array>
+#include <cstring>
+
 #include "base/codecs.h"
 #include "kernels/matmul-inl.h"
 #include "kernels/matmul_formats.h"
@@ -12,47 +15,109 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-// The 32 codes of one block as twice their values, which are integers.
-HWY_INLINE void TwiceValues(const uint8_t* HWY_RESTRICT codes, int8_t* HWY_RESTRICT values) {
-  alignas(16) static constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-#if HWY_TARGET == HWY_SCALAR
-  for (size_t i = 0; i < 32; ++i) values[i] = kTwice[i % 2 == 0 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
-#else
-  const hn::FixedTag<uint8_t, 16> d16;
-  const hn::FixedTag<int8_t, 16> ds16;
-  const auto table = hn::BitCast(d16, hn::Load(ds16, kTwice));
-  const auto pairs = hn::LoadU(d16, codes);
-  const auto even = hn::TableLookupBytes(table, hn::And(pairs, hn::Set(d16, uint8_t{15})));
-  const auto odd = hn::TableLookupBytes(table, hn::ShiftRight<4>(pairs));
-  hn::Store(hn::BitCast(ds16, hn::InterleaveLower(even, odd)), ds16, values);
-  hn::Store(hn::BitCast(ds16, hn::InterleaveUpper(d16, even, odd)), ds16, values + 16);
-#endif
-}
+class Fp4BlockRow {
+ public:
+  static constexpr bool kIsFloats = false;
+  Fp4BlockRow() = default;
+  Fp4BlockRow(const WeightMatrix& a, int64_t row)
+      : codes_(reinterpret_cast<const uint8_t*>(a.data) + row * (a.cols / 2)),
+        scales_(reinterpret_cast<const uint8_t*>(a.scales) + row * (a.cols / 32)) {}
 
-const float* Fp4Row32Row(const WeightMatrix& a, int64_t row, float* out) {
-  const DF d;
-  const hn::Rebind<int32_t, DF> di32;
-  const hn::Rebind<int8_t, DF> di8;
-  const auto cols = static_cast<size_t>(a.cols);
-  const auto r = static_cast<size_t>(row);
-  const uint8_t* codes = reinterpret_cast<const uint8_t*>(a.data) + r * (cols / 2);
-  const uint8_t* scales = reinterpret_cast<const uint8_t*>(a.scales) + r * (cols / 32);
-  for (size_t block = 0; block < cols / 32; ++block) {
-    const VF half_scale = hn::Set(d, E8m0ToFloat(scales[block]) * 0.5f);
-    alignas(16) int8_t values[32];
-    TwiceValues(codes + block * 16, values);
-    for (size_t i = 0; i < 32; i += kVecLanes) {
-      const auto wide = hn::PromoteTo(di32, hn::LoadU(di8, values + i));
-      hn::StoreU(hn::Mul(hn::ConvertTo(d, wide), half_scale), d, out + block * 32 + i);
+  HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
+    const VF scale = hn::Set(DF(), kScales[scales_[at / 32]]);
+    Values(codes_ + at / 2, values);
+    for (VF& value : values) value = hn::Mul(value, scale);
+  }
+
+ private:
+  static constexpr std::array<float, 256> kScales = [] {
+    std::array<float, 256> scales{};
+    for (size_t code = 0; code < 256; ++code) scales[code] = E8m0ToFloat(static_cast<uint8_t>(code));
+    return scales;
+  }();
+  alignas(64) static constexpr float kValues[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                                    -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+
+#if HWY_TARGET == HWY_SCALAR
+  static void Values(const uint8_t* codes, VF (&values)[kBlockVecs]) {
+    for (size_t i = 0; i < kBlock; ++i)
+      values[i] = hn::Set(DF(), kValues[i % 2 == 0 ? codes[i / 2] & 15 : codes[i / 2] >> 4]);
+  }
+#elif HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  using D32 = hn::Rebind<uint32_t, DF>;
+
+  static HWY_INLINE hn::Vec<D32> EightCodes(const uint8_t* codes) {
+    uint32_t word;
+    std::memcpy(&word, codes, sizeof(word));
+    return hn::Set(D32(), word);
+  }
+
+  // Four bytes are eight codes: the same four bytes in eight lanes, each shifted to its own code, which is
+  // then looked up in one register of values.
+  static HWY_INLINE void Values(const uint8_t* HWY_RESTRICT codes, VF (&values)[kBlockVecs]) {
+    alignas(64) static constexpr uint32_t kShifts[16] = {0, 4, 8, 12, 16, 20, 24, 28,
+                                                         0, 4, 8, 12, 16, 20, 24, 28};
+    const DF d;
+    const D32 d32;
+    const hn::Rebind<int32_t, DF> di;
+    const auto shifts = hn::Load(d32, kShifts);
+    const VF table = hn::Load(d, kValues);
+    for (size_t v = 0; v < kBlockVecs; ++v) {
+      auto words = EightCodes(codes + v * kVecLanes / 2);
+      if constexpr (kVecLanes == 16) {
+        words = hn::IfThenElse(hn::FirstN(d32, 8), words, EightCodes(codes + v * kVecLanes / 2 + 4));
+      }
+      const auto shifted = words >> shifts;
+      const auto index = hn::And(shifted, hn::Set(d32, static_cast<uint32_t>(HWY_MIN(kVecLanes, 16) - 1)));
+      values[v] = hn::TableLookupLanes(table, hn::IndicesFromVec(d, hn::BitCast(di, index)));
+      if constexpr (kVecLanes == 8) {
+        // Eight lanes hold the magnitudes only.
+        const auto sign = hn::And(hn::ShiftLeft<28>(shifted), hn::Set(d32, 0x80000000u));
+        values[v] = hn::Or(values[v], hn::BitCast(d, sign));
+      }
     }
   }
-  return out;
+#else
+  // Vectors too short for the table: the two bytes of each value as a bfloat16 are looked up instead.
+  static HWY_INLINE void Values(const uint8_t* HWY_RESTRICT codes, VF (&values)[kBlockVecs]) {
+    alignas(16) static constexpr uint8_t kHigh[16] = {0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
+                                                      0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
+    alignas(16) static constexpr uint8_t kLow[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0,
+                                                     0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0};
+    const DF d;
+    const hn::FixedTag<uint8_t, 16> d8;
+    const hn::FixedTag<uint16_t, 8> d16;
+    const hn::Rebind<uint32_t, DF> d32;
+    const hn::Rebind<uint16_t, DF> d16_narrow;
+    const auto pairs = hn::LoadU(d8, codes);
+    const auto even = hn::And(pairs, hn::Set(d8, uint8_t{15}));
+    const auto odd = hn::ShiftRight<4>(pairs);
+    alignas(16) uint16_t bf16[kBlock];
+    for (size_t half = 0; half < 2; ++half) {
+      const auto index = half == 0 ? hn::InterleaveLower(even, odd) : hn::InterleaveUpper(d8, even, odd);
+      const auto high = hn::TableLookupBytes(hn::Load(d8, kHigh), index);
+      const auto low = hn::TableLookupBytes(hn::Load(d8, kLow), index);
+      hn::Store(hn::BitCast(d16, hn::InterleaveLower(low, high)), d16, bf16 + half * 16);
+      hn::Store(hn::BitCast(d16, hn::InterleaveUpper(d8, low, high)), d16, bf16 + half * 16 + 8);
+    }
+    for (size_t v = 0; v < kBlockVecs; ++v) {
+      const auto bits = hn::PromoteTo(d32, hn::LoadU(d16_narrow, bf16 + v * kVecLanes));
+      values[v] = hn::BitCast(d, hn::ShiftLeft<16>(bits));
+    }
+  }
+#endif
+
+  const uint8_t* codes_;
+  const uint8_t* scales_;
+};
+
+void Fp4Row32Decode(const WeightMatrix& a, int64_t row, float* out) {
+  DecodeInto(Fp4BlockRow(a, row), static_cast<size_t>(a.cols), out);
 }
 
 void Fp4Row32MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                     float* y, int64_t y_stride, float* scratch) {
-  MatMulRows(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch,
-             [&](int64_t row, float* out) HWY_ATTR { return Fp4Row32Row(a, row, out); });
+  MatMulRows<Fp4BlockRow>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -62,7 +127,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 HWY_EXPORT(Fp4Row32MatMul);
-HWY_EXPORT(Fp4Row32Row);
+HWY_EXPORT(Fp4Row32Decode);
 
 void MatMulFp4Row32(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                     float* y, int64_t y_stride, float* scratch) {
@@ -70,7 +135,7 @@ void MatMulFp4Row32(const WeightMatrix& a, int64_t row_begin, int64_t row_end, I
 }
 
 void DecodeRowFp4Row32(const WeightMatrix& a, int64_t row, float* out) {
-  HWY_DYNAMIC_DISPATCH(Fp4Row32Row)(a, row, out);
+  HWY_DYNAMIC_DISPATCH(Fp4Row32Decode)(a, row, out);
 }
 
 }  // namespace millrace::kernels

@@ -4,6 +4,8 @@
 // After targets.h: it chooses the instruction sets that foreach_target walks.
 #include <hwy/foreach_target.h>
 
+#include <array>
+
 #include "base/codecs.h"
 #include "kernels/matmul-inl.h"
 #include "kernels/matmul_formats.h"
@@ -12,45 +14,68 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-// Eight-bit codes to float32, exactly: normals by moving the fields into place, subnormals (m * 2^-9) as
-// (1 + m/8) * 2^-6 - 2^-6, NaN codes to NaN.
-template <class V32>
-HWY_INLINE VF DecodeE4m3(V32 codes) {
-  const DF d;
-  const hn::Rebind<uint32_t, DF> d32;
-  const auto magnitude = hn::And(codes, hn::Set(d32, 0x7Fu));
-  const auto sign = hn::ShiftLeft<24>(hn::Xor(codes, magnitude));
-  const auto fields = hn::ShiftLeft<20>(magnitude);
-  const auto normal = hn::Add(fields, hn::Set(d32, 120u << 23));
-  const auto subnormal =
-      hn::Sub(hn::BitCast(d, hn::Add(fields, hn::Set(d32, 121u << 23))), hn::Set(d, 0x1p-6f));
-  auto bits = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d32, 8u)), hn::BitCast(d32, subnormal), normal);
-  bits = hn::IfThenElse(hn::Eq(magnitude, hn::Set(d32, 0x7Fu)), hn::Set(d32, 0x7FC00000u), bits);
-  return hn::BitCast(d, hn::Or(bits, sign));
-}
+class Fp8TileRow {
+ public:
+  static constexpr bool kIsFloats = false;
+  Fp8TileRow() = default;
+  Fp8TileRow(const WeightMatrix& a, int64_t row)
+      : codes_(reinterpret_cast<const int8_t*>(a.data) + row * a.cols),
+        scales_(reinterpret_cast<const uint8_t*>(a.scales) + row / 32 * (a.cols / 32)) {}
 
-const float* Fp8Tile32Row(const WeightMatrix& a, int64_t row, float* out) {
-  const DF d;
-  const hn::Rebind<uint32_t, DF> d32;
-  const hn::Rebind<uint8_t, DF> d8;
-  const auto cols = static_cast<size_t>(a.cols);
-  const auto r = static_cast<size_t>(row);
-  const uint8_t* codes = reinterpret_cast<const uint8_t*>(a.data) + r * cols;
-  const uint8_t* scales = reinterpret_cast<const uint8_t*>(a.scales) + r / 32 * (cols / 32);
-  for (size_t block = 0; block < cols / 32; ++block) {
-    const VF scale = hn::Set(d, E8m0ToFloat(scales[block]));
-    for (size_t i = block * 32; i < block * 32 + 32; i += kVecLanes) {
-      const VF value = DecodeE4m3(hn::PromoteTo(d32, hn::LoadU(d8, codes + i)));
-      hn::StoreU(hn::Mul(value, scale), d, out + i);
+  HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
+    const DF d;
+    const uint8_t scale_code = scales_[at / 32];
+    VF scale = hn::Set(d, kScalesTimes256[scale_code]);
+    for (size_t v = 0; v < kBlockVecs; ++v) values[v] = Decode256ths(codes_ + at + v * kVecLanes);
+    if (scale_code > kLargestScaleTimes256) [[unlikely]] {
+      for (VF& value : values) value = hn::Mul(value, hn::Set(d, 256.0f));
+      scale = hn::Set(d, E8m0ToFloat(scale_code));
     }
+    for (VF& value : values) value = hn::Mul(value, scale);
   }
-  return out;
+
+ private:
+  // Scales beyond this one would overflow when multiplied by 256.
+  static constexpr uint8_t kLargestScaleTimes256 = 246;
+  static constexpr std::array<float, 256> kScalesTimes256 = [] {
+    std::array<float, 256> scales{};
+    for (size_t code = 0; code <= kLargestScaleTimes256; ++code)
+      scales[code] = E8m0ToFloat(static_cast<uint8_t>(code)) * 256.0f;
+    return scales;
+  }();
+
+  // kVecLanes codes as value / 256, exactly.
+  static HWY_INLINE VF Decode256ths(const int8_t* codes) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+    // Highway's emulation of float16 knows no NaN.
+    alignas(16) float values[kVecLanes];
+    for (size_t l = 0; l < kVecLanes; ++l) values[l] = E4m3ToFloat(static_cast<uint8_t>(codes[l])) * 0x1p-8f;
+    return hn::Load(DF(), values);
+#else
+    // Seven places to the left, an e4m3 code is the float16 of that value: the exponent's bias is 15 instead
+    // of 7 and subnormals stay subnormal. Only NaN needs care: adding one to its mantissa carries into the
+    // exponent's top bit, which is then set there and nowhere else.
+    const hn::Rebind<int8_t, DF> d8;
+    const hn::Rebind<int16_t, DF> d16;
+    const hn::Rebind<hwy::float16_t, DF> df16;
+    const auto shifted = hn::ShiftLeft<7>(hn::PromoteTo(d16, hn::LoadU(d8, codes)));
+    const auto half = hn::And(shifted, hn::Set(d16, static_cast<int16_t>(0xBFFF)));
+    const auto carry = hn::Add(half, hn::Set(d16, 0x0080));
+    return hn::PromoteTo(DF(), hn::BitCast(df16, hn::OrAnd(half, carry, hn::Set(d16, 0x4000))));
+#endif
+  }
+
+  const int8_t* codes_;
+  const uint8_t* scales_;
+};
+
+void Fp8Tile32Decode(const WeightMatrix& a, int64_t row, float* out) {
+  DecodeInto(Fp8TileRow(a, row), static_cast<size_t>(a.cols), out);
 }
 
 void Fp8Tile32MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                      float* y, int64_t y_stride, float* scratch) {
-  MatMulRows(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch,
-             [&](int64_t row, float* out) HWY_ATTR { return Fp8Tile32Row(a, row, out); });
+  MatMulRows<Fp8TileRow>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -60,7 +85,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 HWY_EXPORT(Fp8Tile32MatMul);
-HWY_EXPORT(Fp8Tile32Row);
+HWY_EXPORT(Fp8Tile32Decode);
 
 void MatMulFp8Tile32(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                      float* y, int64_t y_stride, float* scratch) {
@@ -68,7 +93,7 @@ void MatMulFp8Tile32(const WeightMatrix& a, int64_t row_begin, int64_t row_end, 
 }
 
 void DecodeRowFp8Tile32(const WeightMatrix& a, int64_t row, float* out) {
-  HWY_DYNAMIC_DISPATCH(Fp8Tile32Row)(a, row, out);
+  HWY_DYNAMIC_DISPATCH(Fp8Tile32Decode)(a, row, out);
 }
 
 }  // namespace millrace::kernels

@@ -2,12 +2,13 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/codecs.h"
 #include "kernels/matmul.h"
 
-// The plain meaning of matmul.h, one value at a time: what the vector code must equal bit for bit.
+// The plain meaning of matmul.h, one value at a time, which the vector code must equal bit for bit.
 namespace millrace::kernels::ref {
 
 inline float WeightAt(const WeightMatrix& a, int64_t row, int64_t col) {
@@ -36,6 +37,12 @@ inline float SumTree(const std::array<float, 16>& s) {
   std::array<float, 4> b;
   for (size_t l = 0; l < 4; ++l) b[l] = a[l] + a[l + 4];
   return (b[0] + b[2]) + (b[1] + b[3]);
+}
+
+inline float Dot(const float* a, const float* b, size_t n) {
+  std::array<float, 16> sums{};
+  for (size_t i = 0; i < n; ++i) sums[i % 16] = std::fma(a[i], b[i], sums[i % 16]);
+  return SumTree(sums);
 }
 
 inline float RowDot(const WeightMatrix& a, int64_t row, const float* x) {
