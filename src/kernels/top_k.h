@@ -22,6 +22,8 @@ class RunningTopK {
   // `buffer` outlives the object; k >= 1.
   RunningTopK(std::span<Scored> buffer, int64_t k);
 
+  // Forgets all pairs.
+  void Reset() { size_ = 0, has_threshold_ = false; }
   void Push(float score, int32_t index);
   // Takes in everything that `other` kept.
   void Merge(const RunningTopK& other);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,46 +26,61 @@ struct BatchItem {
   LogitsWanted logits = LogitsWanted::kLast;
 };
 
-// Receives intermediate tensors of the forward pass under the names of shared/golden ("L3.attn_in", ...), for
-// tests and `millrace eval --layers`. Rows are the batch's tokens in order (compressed tensors: entries
-// completed by this batch). `values` live only during the call. Integer tensors arrive as exact floats.
+// Watches (and, for tests of one layer at a time, feeds) the forward pass. Rows are the batch's tokens in
+// order; for compressed tensors (latent, index_k, compressed_kv) the entries that this batch completed. Names
+// are those of the goldens: "L3.attn_in", "hash_ids", ... `values` live only during the call. Called by the
+// thread that runs the pass.
 class LayerTrace {
  public:
   virtual ~LayerTrace() = default;
   virtual void OnTensor(const std::string& name, std::span<const float> values,
                         std::span<const int64_t> shape) = 0;
+  virtual void OnIntegers(const std::string& name, std::span<const int64_t> values,
+                          std::span<const int64_t> shape) = 0;
+  // May replace what layer `layer` starts from: streams [tokens, hc_mult, hidden] and pre [tokens, hc_mult].
+  virtual void OnLayerInput(int layer, std::span<float> streams, std::span<float> pre) {
+    (void)layer, (void)streams, (void)pre;
+  }
 };
 
 struct ForwardOptions {
   int64_t max_batch_tokens = 512;  // over all items of one call
-  int64_t max_model_len = 0;       // tokens of the longest sequence
+  int64_t max_batch_items = 16;
 };
 
 // The text backbone in `reference` numerics: float32 activations, weights decoded exactly
 // (shared/spec/v41-text.md, section 1, "plain"). Every token's results are bit-identical however tokens are
 // cut into chunks and batched and with any number of threads: no value of one token depends on another token
-// of the call, except through the sequence state.
+// of the call except through its sequence's state.
 //
-// All memory is allocated at construction (ScratchBytes); Run allocates nothing that grows with context.
+// All memory is allocated at construction (ScratchBytes); Run allocates nothing (except for a trace).
 // One thread calls Run; the pool's threads help.
 class Forward {
  public:
-  // `checkpoint` and `pool` outlive the object. Computes the engram hashing tables from `engram`.
-  Forward(const Checkpoint& checkpoint, EngramHash engram, ThreadPool& pool, ForwardOptions options,
-          MemoryLedger* ledger = nullptr);
+  // `checkpoint` and `pool` outlive the object. kMismatch when the config or the hash tables do not fit the
+  // model.
+  static Result<std::unique_ptr<Forward>> Create(const Checkpoint& checkpoint, EngramHash engram,
+                                                 ThreadPool& pool, ForwardOptions options,
+                                                 MemoryLedger* ledger = nullptr);
   ~Forward();
+  Forward(const Forward&) = delete;
+  Forward& operator=(const Forward&) = delete;
 
+  // Bytes of scratch that a Forward with these options holds.
   static uint64_t ScratchBytes(const LayerPlan& plan, const ForwardOptions& options, int n_threads);
 
   const LayerPlan& plan() const;
+  const PageLayout& page_layout() const;
   const ForwardOptions& options() const;
 
-  // Appends every item's tokens to its state. The sum of tokens is at most max_batch_tokens, pages are in
-  // place. `logits` is [wanted rows, vocab_size] in item order, then position.
+  // Appends every item's tokens to its state. At most max_batch_items items with together at most
+  // max_batch_tokens tokens, each item at least one; token ids are inside the vocabulary; pages for all
+  // tokens are in place. `logits` is [wanted rows, vocab_size], in item order, then position.
   void Run(std::span<const BatchItem> items, std::span<float> logits, LayerTrace* trace = nullptr);
 
  private:
   struct Impl;
+  explicit Forward(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

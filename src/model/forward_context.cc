@@ -1,0 +1,30 @@
+#include "model/forward_context.h"
+
+#include <algorithm>
+
+namespace millrace::model {
+namespace {
+
+// Rows a task takes: two panels, the height of a scale tile; small enough that threads finish together.
+constexpr int64_t kTaskRows = 2 * kernels::kPanelRows;
+
+int64_t TasksOf(const MatMulJob& job) {
+  return (job.row_end - job.row_begin + kTaskRows - 1) / kTaskRows;
+}
+
+}  // namespace
+
+void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
+  int64_t n_tasks = 0;
+  for (const MatMulJob& job : jobs) n_tasks += TasksOf(job);
+  pool.ParallelFor(static_cast<size_t>(n_tasks), [&](size_t task, int worker) {
+    auto at = static_cast<int64_t>(task);
+    const MatMulJob* job = jobs.data();
+    for (; at >= TasksOf(*job); ++job) at -= TasksOf(*job);
+    const int64_t begin = job->row_begin + at * kTaskRows;
+    kernels::MatMul(*job->a, begin, std::min(begin + kTaskRows, job->row_end), job->x, job->n_tokens, job->y,
+                    job->y_stride, scratch.workers[static_cast<size_t>(worker)].matmul);
+  });
+}
+
+}  // namespace millrace::model

@@ -1,0 +1,115 @@
+#include "model/forward_scratch.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+
+namespace millrace::model {
+namespace {
+
+// The widest matrix that is decoded row by row.
+int64_t MaxColumns(const formats::ModelConfig& c) {
+  const int64_t engram =
+      c.engram_layer_ids.empty() ? 0 : (c.engram_max_ngram_size - 1) * c.engram_n_heads * c.engram_head_dim;
+  return std::max({c.hidden_size, c.q_lora_rank, c.o_groups * c.o_lora_rank, c.moe_intermediate_size,
+                   c.head_dim, c.num_attention_heads * c.head_dim / c.o_groups, engram});
+}
+
+}  // namespace
+
+ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& options, int n_threads,
+                               Arena& arena) {
+  const formats::ModelConfig& c = plan.config;
+  const int64_t tokens = options.max_batch_tokens;
+  const int64_t m = c.hc_mult;
+  const int64_t hidden = c.hidden_size;
+  const int64_t dim = c.head_dim;
+  const auto floats = [&](int64_t n) { return arena.Take<float>(n); };
+
+  streams = floats(tokens * m * hidden);
+  pre = floats(tokens * m);
+  new_pre = floats(tokens * m);
+  post = floats(tokens * m);
+  comb = floats(tokens * m * m);
+  mix = floats(tokens * (2 + m) * m);
+  site_in = floats(tokens * hidden);
+  site_out = floats(tokens * hidden);
+  for (std::span<float>* table : {&main_cos, &main_sin, &compress_cos, &compress_sin}) {
+    *table = floats(tokens * c.qk_rope_head_dim / 2);
+  }
+
+  q_lora = floats(tokens * c.q_lora_rank);
+  heads = floats(tokens * c.num_attention_heads * dim);
+  kv = floats(tokens * dim);
+  kv_codes = arena.Take<uint8_t>(tokens * dim);
+  kv_scales = arena.Take<uint8_t>(tokens * dim / 32);
+  window_rows = floats((options.max_batch_items * (c.sliding_window - 1) + tokens) * dim);
+  compress_kv = floats(tokens * dim);
+  compress_gate = floats(tokens * dim);
+  latents = floats(tokens * dim);
+  index_k = floats(tokens * c.index_head_dim);
+  index_q = floats(tokens * c.index_n_heads * c.index_head_dim);
+  index_weights = floats(tokens * c.index_n_heads);
+  selected = arena.Take<int32_t>(tokens * c.index_topk);
+  n_selected = arena.Take<int32_t>(tokens);
+  candidates = arena.Take<int32_t>(tokens * c.candidate_topk_blocks);
+  n_candidates = arena.Take<int32_t>(tokens);
+  attention_group = std::min<int64_t>(tokens, std::max(4, n_threads));
+  selected_rows = floats(attention_group * c.index_topk * dim);
+  o_lora = floats(tokens * c.o_groups * c.o_lora_rank);
+
+  const int64_t slots = tokens * c.num_experts_per_tok;
+  router_scores = floats(tokens * c.n_routed_experts);
+  experts = arena.Take<int32_t>(slots);
+  expert_weights = floats(slots);
+  expert_first = arena.Take<int32_t>(c.n_routed_experts + 1);
+  slot_token = arena.Take<int32_t>(slots);
+  slot_weight = floats(slots);
+  token_slots = arena.Take<int32_t>(slots);
+  gate_rows = floats((slots + tokens) * c.moe_intermediate_size);
+  up_rows = floats((slots + tokens) * c.moe_intermediate_size);
+  down_rows = floats((slots + tokens) * hidden);
+
+  if (!plan.engram_layers.empty()) {
+    const int64_t columns = (c.engram_max_ngram_size - 1) * c.engram_n_heads;
+    row_ids = arena.Take<int64_t>(tokens * static_cast<int64_t>(plan.engram_layers.size()) * columns);
+    engram_rows = floats(tokens * columns * c.engram_head_dim);
+    engram_kv = floats(tokens * (m + 1) * hidden);
+    engram_gate = floats(tokens * m);
+    class_window = arena.Take<int32_t>(c.engram_max_ngram_size - 1 + tokens);
+  }
+
+  jobs = arena.Take<MatMulJob>(std::max(c.o_groups, 2 * (c.n_routed_experts + 1)));
+
+  constexpr int64_t kIndexBlock = 64;
+  index_block = std::max<int64_t>(1, kIndexBlock / c.candidate_block_size) * c.candidate_block_size;
+  workers = arena.Take<WorkerScratch>(n_threads);
+  for (int i = 0; i < n_threads; ++i) {
+    WorkerScratch worker{
+        .matmul = floats(static_cast<int64_t>(kernels::MatMulScratchFloats(MaxColumns(c)))),
+        .attention =
+            floats(static_cast<int64_t>(kernels::AttentionScratchFloats(c.sliding_window + c.index_topk))),
+        .row = floats(std::max({hidden, dim, c.index_head_dim})),
+        .index_keys = floats(index_block * c.index_head_dim),
+        .index_scores = floats(index_block),
+        .index_ids = arena.Take<int32_t>(index_block)};
+    if (!workers.empty()) std::construct_at(&workers[static_cast<size_t>(i)], worker);
+  }
+  selection_tasks = 4 * n_threads;
+  selections = arena.Take<SelectionScratch>(selection_tasks);
+  for (int64_t i = 0; i < selection_tasks; ++i) {
+    const auto top_k = [&](int64_t k) {
+      return arena.Take<kernels::Scored>(static_cast<int64_t>(kernels::RunningTopK::CapacityFor(k)));
+    };
+    const std::span<kernels::Scored> entries = top_k(c.index_topk);
+    const std::span<kernels::Scored> blocks = top_k(c.candidate_topk_blocks);
+    if (selections.empty()) continue;
+    std::construct_at(&selections[static_cast<size_t>(i)],
+                      SelectionScratch{.entries = kernels::RunningTopK(entries, c.index_topk),
+                                       .blocks = kernels::RunningTopK(blocks, c.candidate_topk_blocks)});
+  }
+}
+
+}  // namespace millrace::model

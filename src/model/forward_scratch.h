@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/matmul.h"
+#include "kernels/top_k.h"
+#include "model/forward.h"
+#include "model/layer_plan.h"
+
+namespace millrace::model {
+
+// Cuts spans out of one block, each aligned to 64 bytes. Without a block it only counts, so that the plan and
+// the allocation walk the same code.
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(std::byte* block) : block_(block) {}
+
+  template <typename T>
+  std::span<T> Take(int64_t n) {
+    const size_t at = used_;
+    used_ += (static_cast<size_t>(n) * sizeof(T) + 63) / 64 * 64;
+    if (block_ == nullptr) return {};
+    return {reinterpret_cast<T*>(block_ + at), static_cast<size_t>(n)};
+  }
+
+  size_t used() const { return used_; }
+
+ private:
+  std::byte* block_ = nullptr;
+  size_t used_ = 0;
+};
+
+// y[t, o] = A[o] . x[t] for one range of rows, as one part of a RunMatMuls call.
+struct MatMulJob {
+  const kernels::WeightMatrix* a = nullptr;
+  kernels::InputRows x;
+  int64_t n_tokens = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int64_t row_begin = 0;
+  int64_t row_end = 0;  // exclusive
+};
+
+// What one thread needs for itself while it works on a task.
+struct WorkerScratch {
+  std::span<float> matmul;
+  std::span<float> attention;
+  std::span<float> row;           // [max(hidden, head_dim, ...)] one vector
+  std::span<float> index_keys;    // [index block, index_head_dim]
+  std::span<float> index_scores;  // [index block]
+  std::span<int32_t> index_ids;   // [index block]
+};
+
+// What one (token, slice of entries) task of the indexer has found so far.
+struct SelectionScratch {
+  kernels::RunningTopK entries;  // best index_topk
+  kernels::RunningTopK blocks;   // best candidate_topk_blocks, on the candidate source
+};
+
+// Every array of the forward pass, sized by the options: T tokens, M streams, H hidden, D head_dim, N heads.
+struct ForwardScratch {
+  ForwardScratch(const LayerPlan& plan, const ForwardOptions& options, int n_threads, Arena& arena);
+
+  // whole pass
+  std::span<float> streams;   // [T, M, H]
+  std::span<float> pre;       // [T, M] collapse weights handed to the next site
+  std::span<float> new_pre;   // [T, M]
+  std::span<float> post;      // [T, M]
+  std::span<float> comb;      // [T, M, M]
+  std::span<float> mix;       // [T, (2 + M) M]
+  std::span<float> site_in;   // [T, H]
+  std::span<float> site_out;  // [T, H]
+  std::span<float> main_cos, main_sin, compress_cos, compress_sin;  // [T, R / 2]
+
+  // attention
+  std::span<float> q_lora;          // [T, q_lora_rank]
+  std::span<float> heads;           // [T, N, D] queries, then outputs
+  std::span<float> kv;              // [T, D] window projection
+  std::span<uint8_t> kv_codes;      // [T, D]
+  std::span<uint8_t> kv_scales;     // [T, D / 32]
+  std::span<float> window_rows;     // [items * (window - 1) + T, D]
+  std::span<float> compress_kv;     // [T, D]
+  std::span<float> compress_gate;   // [T, D]
+  std::span<float> latents;         // [T, D]
+  std::span<float> index_k;         // [T, index_head_dim]
+  std::span<float> index_q;         // [T, index_n_heads, index_head_dim]
+  std::span<float> index_weights;   // [T, index_n_heads]
+  std::span<int32_t> selected;      // [T, index_topk] ascending
+  std::span<int32_t> n_selected;    // [T]
+  std::span<int32_t> candidates;    // [T, candidate_topk_blocks] ascending
+  std::span<int32_t> n_candidates;  // [T]
+  std::span<float> selected_rows;   // [attention_group, index_topk, D]
+  std::span<float> o_lora;          // [T, o_groups * o_lora_rank]
+  int64_t attention_group = 0;      // tokens whose selected rows are decoded at a time
+
+  // experts: a slot is one (token, chosen expert); k = num_experts_per_tok
+  std::span<float> router_scores;   // [T, E]
+  std::span<int32_t> experts;       // [T, k] by descending biased score
+  std::span<float> expert_weights;  // [T, k]
+  std::span<int32_t> expert_first;  // [E + 1] first slot of each expert
+  std::span<int32_t> slot_token;    // [T k]
+  std::span<float> slot_weight;     // [T k]
+  std::span<int32_t> token_slots;   // [T, k] ascending by expert
+  std::span<float> gate_rows;       // [T k + T, I] routed slots, then the shared expert's tokens
+  std::span<float> up_rows;         // [T k + T, I]
+  std::span<float> down_rows;       // [T k + T, H]
+
+  // engram
+  std::span<int64_t> row_ids;       // [T, engram layers, columns]
+  std::span<float> engram_rows;     // [T, columns * engram_head_dim]
+  std::span<float> engram_kv;       // [T, (M + 1) H]
+  std::span<float> engram_gate;     // [T, M]
+  std::span<int32_t> class_window;  // [max_ngram - 1 + T]
+
+  std::span<MatMulJob> jobs;               // [max(o_groups, 2 (E + 1))]
+  std::span<WorkerScratch> workers;        // [threads]
+  std::span<SelectionScratch> selections;  // [selection_tasks]
+  int64_t selection_tasks = 0;
+  int64_t index_block = 0;  // entries scored at a time, a multiple of candidate_block_size
+};
+
+}  // namespace millrace::model

@@ -1,0 +1,176 @@
+#include <algorithm>
+
+#include "kernels/router.h"
+#include "kernels/swiglu.h"
+#include "model/sites.h"
+
+namespace millrace::model {
+namespace {
+
+// One layer's mixture of experts over the running batch (shared/spec/v41-text.md, section 5.6). Tokens are
+// grouped by expert, so that each expert's weights are read once for all its tokens.
+class MoeSite {
+ public:
+  MoeSite(const ForwardContext& ctx, int l)
+      : ctx_(ctx),
+        layer_(l),
+        weights_(ctx.weights.layer(static_cast<size_t>(l))),
+        n_experts_(ctx.config().n_routed_experts),
+        top_k_(ctx.config().num_experts_per_tok),
+        width_(ctx.config().moe_intermediate_size),
+        hidden_(ctx.config().hidden_size),
+        n_slots_(ctx.batch.n_tokens() * top_k_) {}
+
+  void Run();
+
+ private:
+  void Route();
+  void GroupByExpert();
+  void ExpandTokens();
+  void Activate();
+  void Contract();
+  void SumSlots();
+
+  const ForwardContext& ctx_;
+  int layer_;
+  const LayerWeights& weights_;
+  int64_t n_experts_;
+  int64_t top_k_;
+  int64_t width_;
+  int64_t hidden_;
+  int64_t n_slots_;  // routed slots; the shared expert's rows follow them
+};
+
+void MoeSite::Route() {
+  const ForwardScratch& s = ctx_.scratch;
+  ctx_.RunMatMuls({ctx_.BatchJob(weights_.gate, s.site_in, s.router_scores)});
+  ctx_.ForEachToken([&](int64_t t, WorkerScratch&) {
+    float* scores = s.router_scores.data() + t * n_experts_;
+    kernels::RouterScores(scores, n_experts_, static_cast<float>(ctx_.config().gate_temp));
+    kernels::ChooseExperts(scores, weights_.gate_bias.data(), n_experts_, top_k_,
+                           static_cast<float>(ctx_.config().routed_scaling_factor),
+                           s.experts.data() + t * top_k_, s.expert_weights.data() + t * top_k_);
+  });
+  ctx_.Trace(layer_, "router_scores", s.router_scores, {ctx_.batch.n_tokens(), n_experts_});
+  ctx_.Trace(layer_, "router_w", s.expert_weights, {ctx_.batch.n_tokens(), top_k_});
+  if (ctx_.trace != nullptr) {
+    const std::vector<int64_t> experts(s.experts.begin(), s.experts.begin() + n_slots_);
+    const int64_t shape[] = {ctx_.batch.n_tokens(), top_k_};
+    ctx_.trace->OnIntegers(fmt::format("L{}.router_idx", layer_), experts, shape);
+  }
+}
+
+// A counting sort of the slots by expert; within one expert by token. Each token's slots come out in rising
+// expert order, which is the order they are summed in.
+void MoeSite::GroupByExpert() {
+  const ForwardScratch& s = ctx_.scratch;
+  const int64_t n_tokens = ctx_.batch.n_tokens();
+  std::fill(s.expert_first.begin(), s.expert_first.end(), 0);
+  for (int64_t i = 0; i < n_slots_; ++i)
+    ++s.expert_first[static_cast<size_t>(s.experts[static_cast<size_t>(i)]) + 1];
+  for (size_t e = 1; e < s.expert_first.size(); ++e) s.expert_first[e] += s.expert_first[e - 1];
+  for (int64_t t = 0; t < n_tokens; ++t) {
+    for (int64_t i = t * top_k_; i < (t + 1) * top_k_; ++i) {
+      int32_t& next = s.expert_first[static_cast<size_t>(s.experts[static_cast<size_t>(i)])];
+      s.slot_token[static_cast<size_t>(next)] = static_cast<int32_t>(t);
+      s.slot_weight[static_cast<size_t>(next)] = s.expert_weights[static_cast<size_t>(i)];
+      s.token_slots[static_cast<size_t>(i)] = next++;
+    }
+    std::sort(s.token_slots.begin() + t * top_k_, s.token_slots.begin() + (t + 1) * top_k_);
+  }
+  // Filling moved each first to the next expert's; move them back.
+  std::copy_backward(s.expert_first.begin(), s.expert_first.end() - 1, s.expert_first.end());
+  s.expert_first[0] = 0;
+}
+
+// Gate and up of every expert that has tokens, and of the shared one.
+void MoeSite::ExpandTokens() {
+  const ForwardScratch& s = ctx_.scratch;
+  size_t n = 0;
+  const auto add = [&](const kernels::WeightMatrix& a, const int32_t* index, int64_t n_tokens, float* y) {
+    s.jobs[n++] = {.a = &a,
+                   .x = {.base = s.site_in.data(), .stride = hidden_, .index = index},
+                   .n_tokens = n_tokens,
+                   .y = y,
+                   .y_stride = width_,
+                   .row_begin = 0,
+                   .row_end = a.rows};
+  };
+  for (int64_t e = 0; e < n_experts_; ++e) {
+    const int64_t first = s.expert_first[static_cast<size_t>(e)];
+    const int64_t count = s.expert_first[static_cast<size_t>(e) + 1] - first;
+    if (count == 0) continue;
+    const ExpertWeights& expert = weights_.experts[static_cast<size_t>(e)];
+    add(expert.w1, s.slot_token.data() + first, count, s.gate_rows.data() + first * width_);
+    add(expert.w3, s.slot_token.data() + first, count, s.up_rows.data() + first * width_);
+  }
+  add(weights_.shared.w1, nullptr, ctx_.batch.n_tokens(), s.gate_rows.data() + n_slots_ * width_);
+  add(weights_.shared.w3, nullptr, ctx_.batch.n_tokens(), s.up_rows.data() + n_slots_ * width_);
+  ctx_.RunMatMuls(s.jobs.first(n));
+}
+
+// The routing weight multiplies before w2; the shared expert's is 1.
+void MoeSite::Activate() {
+  const ForwardScratch& s = ctx_.scratch;
+  const auto limit = static_cast<float>(ctx_.config().swiglu_limit);
+  ctx_.pool.ParallelFor(static_cast<size_t>(n_slots_ + ctx_.batch.n_tokens()), [&](size_t slot, int) {
+    float* gate = s.gate_rows.data() + static_cast<int64_t>(slot) * width_;
+    const float* up = s.up_rows.data() + static_cast<int64_t>(slot) * width_;
+    const float weight = static_cast<int64_t>(slot) < n_slots_ ? s.slot_weight[slot] : 1.0f;
+    kernels::SwiGlu(gate, up, width_, limit, weight, gate);
+  });
+}
+
+void MoeSite::Contract() {
+  const ForwardScratch& s = ctx_.scratch;
+  size_t n = 0;
+  const auto add = [&](const kernels::WeightMatrix& a, int64_t first, int64_t count) {
+    s.jobs[n++] = {.a = &a,
+                   .x = {.base = s.gate_rows.data() + first * width_, .stride = width_},
+                   .n_tokens = count,
+                   .y = s.down_rows.data() + first * hidden_,
+                   .y_stride = hidden_,
+                   .row_begin = 0,
+                   .row_end = a.rows};
+  };
+  for (int64_t e = 0; e < n_experts_; ++e) {
+    const int64_t first = s.expert_first[static_cast<size_t>(e)];
+    const int64_t count = s.expert_first[static_cast<size_t>(e) + 1] - first;
+    if (count > 0) add(weights_.experts[static_cast<size_t>(e)].w2, first, count);
+  }
+  add(weights_.shared.w2, n_slots_, ctx_.batch.n_tokens());
+  ctx_.RunMatMuls(s.jobs.first(n));
+}
+
+// Routed experts in rising order, the shared one last: the same order in every batch.
+void MoeSite::SumSlots() {
+  const ForwardScratch& s = ctx_.scratch;
+  ctx_.ForEachToken([&](int64_t t, WorkerScratch&) {
+    float* y = s.site_out.data() + t * hidden_;
+    const auto row = [&](int64_t slot) { return s.down_rows.data() + slot * hidden_; };
+    std::copy_n(row(s.token_slots[static_cast<size_t>(t * top_k_)]), hidden_, y);
+    for (int64_t i = 1; i < top_k_; ++i) {
+      const float* part = row(s.token_slots[static_cast<size_t>(t * top_k_ + i)]);
+      for (int64_t d = 0; d < hidden_; ++d) y[d] += part[d];
+    }
+    const float* shared = row(n_slots_ + t);
+    for (int64_t d = 0; d < hidden_; ++d) y[d] += shared[d];
+  });
+}
+
+void MoeSite::Run() {
+  Route();
+  GroupByExpert();
+  ExpandTokens();
+  Activate();
+  Contract();
+  SumSlots();
+}
+
+}  // namespace
+
+void RunMoe(const ForwardContext& ctx, int l) {
+  MoeSite(ctx, l).Run();
+}
+
+}  // namespace millrace::model
