@@ -8,14 +8,21 @@ namespace millrace::text {
 namespace {
 
 constexpr uint32_t kCodePoints = 0x110000;
+constexpr uint8_t kAnyCjk = kCjkWordChar | kCjkPunctuation | kCjkOther;
 
 uint8_t ClassOfCategory(UCharCategory category) {
   const uint32_t mask = U_MASK(category);
-  if (mask & U_GC_L_MASK) return kLetter;
-  if (mask & U_GC_M_MASK) return kMark;
+  if (mask & (U_GC_L_MASK | U_GC_M_MASK)) return kWordChar;
   if (mask & U_GC_N_MASK) return kNumber;
   if (mask & (U_GC_P_MASK | U_GC_S_MASK)) return kPunctuation;
   return kOtherChar;
+}
+
+uint8_t InCjkRange(uint8_t char_class) {
+  if (char_class == kWordChar) return kCjkWordChar;
+  if (char_class == kPunctuation) return kCjkPunctuation;
+  if (char_class == kOtherChar) return kCjkOther;
+  return char_class;
 }
 
 UBool FillRange(const void* context, UChar32 start, UChar32 limit, UCharCategory category) {
@@ -35,7 +42,7 @@ CharClasses::CharClasses() : classes_(kCodePoints) {
   for (uint32_t c = 0; c < 0x10000; ++c) {  // white space and the CJK ranges lie in the basic plane
     if (u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_WHITE_SPACE)) classes_[c] = kSpace;
     const bool is_cjk = (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x3040 && c <= 0x30FF);
-    if (is_cjk && classes_[c] != kNumber) classes_[c] = kCjk;
+    if (is_cjk) classes_[c] = InCjkRange(classes_[c]);
   }
   classes_['\r'] = kSpace | kBreak;
   classes_['\n'] = kSpace | kBreak;
@@ -52,14 +59,14 @@ PieceSplitter::Char PieceSplitter::At(size_t i) const {
       4};
 }
 
-// Passes 1 and 2, then the alternatives of pass 3 in their order. Numbers and CJK characters end every run of
+// Pass 1, pass 2, then the alternatives of pass 3 in their order. Numbers and CJK characters end every run of
 // pass 3 by being in none of its classes.
 size_t PieceSplitter::PieceEnd(size_t i) const {
   const Char first = At(i);
   const size_t next = i + first.length;
   if (first.classes & kNumber) return NumberEnd(next);
-  if (first.classes & kCjk) return RunEnd(next, kCjk);
-  if (first.classes & (kLetter | kMark)) return RunEnd(next, kLetter | kMark);
+  if (first.classes & kAnyCjk) return CjkEnd(next, first);
+  if (first.classes & kWordChar) return RunEnd(next, kWordChar);
   if (first.classes & kPunctuation) {
     // [ASCII punctuation][A-Za-z]+ : a word keeps the mark in front of it, up to its first other letter.
     if (first.length == 1 && next < text_.size() && IsAsciiLetter(text_[next])) {
@@ -71,12 +78,19 @@ size_t PieceSplitter::PieceEnd(size_t i) const {
   }
   const uint8_t following = ClassesAt(next);
   if (first.classes & kSpace) {
-    if (!(first.classes & kBreak) && (following & (kLetter | kMark))) return RunEnd(next, kLetter | kMark);
+    if (!(first.classes & kBreak) && (following & kWordChar)) return RunEnd(next, kWordChar);
     if (text_[i] == ' ' && (following & kPunctuation)) return PunctuationEnd(next);
     return SpaceEnd(i);
   }
-  if (following & (kLetter | kMark)) return RunEnd(next, kLetter | kMark);
-  return UnmatchedEnd(next);
+  if (following & kWordChar) return RunEnd(next, kWordChar);
+  return UnmatchedEnd(next, kOtherChar, kWordChar);
+}
+
+// A run of CJK characters goes through pass 3 as well, by itself; `i` is after its first character.
+size_t PieceSplitter::CjkEnd(size_t i, Char first) const {
+  if (first.classes & kCjkPunctuation) return RunEnd(i, kCjkPunctuation);
+  if ((first.classes & kCjkWordChar) || (ClassesAt(i) & kCjkWordChar)) return RunEnd(i, kCjkWordChar);
+  return UnmatchedEnd(i, kCjkOther, kCjkWordChar);
 }
 
 // \p{N}{1,3}, after the first.
@@ -117,15 +131,16 @@ size_t PieceSplitter::SpaceEnd(size_t i) const {
   }
   if (break_end > i) return break_end;
   // The end of the text, and a number or CJK character, are the end of the text that this pass sees.
-  if (ClassesAt(end) & (kNumber | kCjk)) return end;
+  if (ClassesAt(end) & (kNumber | kAnyCjk)) return end;
   return last > i ? last : end;  // the last white-space character stays with what follows
 }
 
-// Characters that no rule takes, up to one that some rule does.
-size_t PieceSplitter::UnmatchedEnd(size_t i) const {
+// Characters of the class `unmatched`, which no rule takes, up to one that begins a word with the `word`
+// characters after it.
+size_t PieceSplitter::UnmatchedEnd(size_t i, uint8_t unmatched, uint8_t word) const {
   while (i < text_.size()) {
     const Char c = At(i);
-    if (c.classes != kOtherChar || (ClassesAt(i + c.length) & (kLetter | kMark))) break;
+    if (c.classes != unmatched || (ClassesAt(i + c.length) & word)) break;
     i += c.length;
   }
   return i;

@@ -7,16 +7,18 @@
 namespace millrace::text {
 
 // What the splitting rules of the released tokenizer ask about a code point. The groups are disjoint, except
-// that CR and LF are white space too.
+// that CR and LF are white space too. The characters of the rules' CJK ranges have groups of their own, so
+// that no run crosses the border of such a range.
 enum CharClass : uint8_t {
-  kOtherChar = 0,    // control, format, unassigned: in no rule
-  kLetter = 1,       // \p{L}
-  kMark = 2,         // \p{M}
-  kPunctuation = 4,  // \p{P} and \p{S}
-  kSpace = 8,        // \s: Unicode White_Space
-  kBreak = 16,       // CR and LF
-  kNumber = 32,      // \p{N}
-  kCjk = 64,         // U+4E00-U+9FA5, U+3040-U+30FF; then none of the groups above but kNumber
+  kOtherChar = 0,     // control, format, unassigned: in no rule
+  kWordChar = 1,      // letters and marks, \p{L} \p{M}
+  kPunctuation = 2,   // \p{P} \p{S}
+  kSpace = 4,         // \s: Unicode White_Space
+  kBreak = 8,         // CR and LF
+  kNumber = 16,       // \p{N}
+  kCjkWordChar = 32,  // the first two, in U+4E00-U+9FA5 and U+3040-U+30FF
+  kCjkPunctuation = 64,
+  kCjkOther = 128,  // unassigned there
 };
 
 // The class of every code point, from ICU. 1.1 MB; immutable.
@@ -57,10 +59,11 @@ class PieceSplitter {
 
   size_t PieceEnd(size_t i) const;
   size_t NumberEnd(size_t i) const;
+  size_t CjkEnd(size_t i, Char first) const;
   size_t RunEnd(size_t i, uint8_t classes) const;
   size_t PunctuationEnd(size_t i) const;
   size_t SpaceEnd(size_t i) const;
-  size_t UnmatchedEnd(size_t i) const;
+  size_t UnmatchedEnd(size_t i, uint8_t unmatched, uint8_t word) const;
 
   const CharClasses& classes_;
   std::string_view text_;
