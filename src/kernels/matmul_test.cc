@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "kernels/matmul_ref.h"
+#include "kernels/testing_golden.h"
 #include "kernels/testing_targets.h"
 #include "kernels/testing_values.h"
 
@@ -279,6 +280,48 @@ TEST(DecodeRow, PicksTheRowAndItsScales) {
       }
     });
   }
+}
+
+TEST(DecodeRow, EqualsTheGoldensExactly) {
+  MILLRACE_SKIP_WITHOUT_GOLDEN("weights");
+  const UnitGolden golden("weights");
+  struct Case {
+    std::string prefix;
+    WeightFormat format;
+    int64_t rows;
+    int64_t cols;
+  };
+  for (const Case& c : {Case{"fp8_tiles", WeightFormat::kFp8Tile32, 80, 96},
+                        Case{"fp4_rows", WeightFormat::kFp4Row32, 12, 128}}) {
+    SCOPED_TRACE(c.prefix);
+    const auto weight = golden.Get<std::byte>(c.prefix + ".weight");
+    const auto scale = golden.Get<std::byte>(c.prefix + ".scale");
+    const WeightMatrix a{
+        .format = c.format, .rows = c.rows, .cols = c.cols, .data = weight.data(), .scales = scale.data()};
+    ForEachTarget([&] {
+      std::vector<float> decoded(static_cast<size_t>(c.rows * c.cols));
+      for (int64_t row = 0; row < c.rows; ++row) DecodeRow(a, row, decoded.data() + row * c.cols);
+      ExpectSameBits(decoded, golden.Get<float>(c.prefix + ".value"));
+    });
+  }
+}
+
+// Engram table rows are tiles whose scales repeat for one row: a one-row matrix each.
+TEST(DecodeRow, DecodesRowsWithTheirOwnScales) {
+  MILLRACE_SKIP_WITHOUT_GOLDEN("weights");
+  const UnitGolden golden("weights");
+  const auto weight = golden.Get<std::byte>("fp8_rows.weight");
+  const auto scale = golden.Get<std::byte>("fp8_rows.scale");
+  std::vector<float> decoded(weight.size());
+  for (size_t row = 0; row < 20; ++row) {
+    const WeightMatrix a{.format = WeightFormat::kFp8Tile32,
+                         .rows = 1,
+                         .cols = 64,
+                         .data = weight.data() + row * 64,
+                         .scales = scale.data() + row * 2};
+    DecodeRow(a, 0, decoded.data() + row * 64);
+  }
+  ExpectSameBits(decoded, golden.Get<float>("fp8_rows.value"));
 }
 
 TEST(Dot, EqualsTheReferenceForEveryLengthAndStart) {
