@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "base/result.h"
+
 namespace millrace::app {
 
 // What the parsed command line asks for: the chosen subcommand's work, which returns the exit status
@@ -12,6 +14,10 @@ struct Invocation {
   std::function<int()> run;
 };
 
+// 0, or 1 after printing "millrace: <message>" on stderr.
+int ReportStatus(const Status& status);
+
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
+void AddEvalCommand(CLI::App& root, Invocation& invocation);
 
 }  // namespace millrace::app

@@ -1,8 +1,5 @@
 #include <CLI/CLI.hpp>
 
-#include <cstdio>
-#include <exception>
-
 #include "app/commands.h"
 
 int main(int argc, char** argv) {
@@ -10,6 +7,7 @@ int main(int argc, char** argv) {
   root.require_subcommand(1);
   root.set_help_all_flag("--help-all", "Help of every subcommand");
   millrace::app::Invocation invocation;
+  millrace::app::AddEvalCommand(root, invocation);
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,11 +4,11 @@
 
 #include <boost/json.hpp>
 #include <charconv>
-#include <fstream>
-#include <sstream>
+#include <limits>
 #include <string>
 
 #include "formats/json.h"
+#include "formats/text_file.h"
 
 namespace millrace::model {
 namespace {
@@ -81,11 +81,9 @@ Result<EngramMap> Parse(std::string_view text) {
 }  // namespace
 
 Result<EngramMap> ReadEngramMap(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) return Error(ErrorCode::kIo, fmt::format("{}: cannot be read", file.string()));
-  Result<EngramMap> map = Parse(text.str());
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, formats::ReadTextFile(file, kMaxBytes));
+  Result<EngramMap> map = Parse(text);
   if (!map.ok()) return map.error().In(file.string());
   return map;
 }
