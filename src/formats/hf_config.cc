@@ -361,8 +361,12 @@ std::optional<std::string_view> TextIn(const json::value* value) {
 Status CheckFamily(const json::object& top) {
   const auto architecture = TextIn(top.if_contains("architectures"));
   const auto model_type = TextIn(top.if_contains("model_type"));
+  const auto routes_by_hash = [&top](std::string_view key) {
+    const json::value* layers = top.if_contains(key);
+    return layers != nullptr && *layers != 0;
+  };
   if (architecture == "DeepseekV4ForCausalLM" || model_type == "deepseek_v4" ||
-      top.contains("num_hash_layers") || top.contains("n_hash_layers")) {
+      routes_by_hash("num_hash_layers") || routes_by_hash("n_hash_layers")) {
     return Error(
         ErrorCode::kMismatch,
         "this is a DeepSeek-V4 config (deepseek_v4, with hash-routed layers); expected DeepSeek-V4.1 "

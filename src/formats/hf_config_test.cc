@@ -302,6 +302,7 @@ TEST(HfConfig, OtherFamiliesAreRefusedAsSuch) {
   EXPECT_THAT(v4.error().message(), AllOf(HasSubstr("v4.json: this is a DeepSeek-V4 config"),
                                           HasSubstr("DeepSeek-V4.1"), Not(HasSubstr("missing"))));
   EXPECT_THAT(ErrorOf({{"n_hash_layers", 3}, {"dim", 4096}}), HasSubstr("this is a DeepSeek-V4 config"));
+  EXPECT_EQ(ErrorOf(Changed("flat.json", [](json::object& top) { top["n_hash_layers"] = 0; })), "accepted");
   EXPECT_THAT(ErrorOf({{"architectures", json::array{"LlamaForCausalLM"}}, {"model_type", "llama"}}),
               HasSubstr("another model family: architectures \"LlamaForCausalLM\", model_type \"llama\""));
   EXPECT_THAT(ErrorOf(json::object()), HasSubstr("not a DeepSeek-V4.1 config"));
