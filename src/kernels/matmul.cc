@@ -11,6 +11,7 @@ void MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows
   MILLRACE_CHECK(row_begin >= 0 && row_begin <= row_end && row_end <= a.rows, "row range outside the matrix");
   MILLRACE_CHECK(a.format == WeightFormat::kF32 || scratch.size() >= MatMulScratchFloats(a.cols),
                  "matmul scratch smaller than one panel");
+  if (n_tokens == 0) return;
   switch (a.format) {
     case WeightFormat::kF32:
       return MatMulF32(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch.data());

@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kTaskRows = 2 * kernels::kPanelRows;
 
 int64_t TasksOf(const MatMulJob& job) {
+  if (job.n_tokens == 0) return 0;  // a batch that completes no compressed entry
   return (job.row_end - job.row_begin + kTaskRows - 1) / kTaskRows;
 }
 
