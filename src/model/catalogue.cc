@@ -259,6 +259,7 @@ class CatalogueBuilder {
   void AddPlace(Place place, Component component, int layer, int expert = 0) {
     for (const CatalogueRow& row : CatalogueRows()) {
       if (row.place != place) continue;
+      if (row.category == Category::kSharedExperts && c_.n_shared_experts == 0) continue;
       AddTensor(row, component, layer, expert);
       if (LayoutOf(row.encoding) != ScaleLayout::kNone) AddScale(row, component, layer, expert);
     }

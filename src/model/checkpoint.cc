@@ -55,14 +55,6 @@ Result<formats::ModelConfig> ReadConfig(const fs::path& dir) {
                fmt::format("{}: neither config.json nor inference/config.json", dir.string()));
 }
 
-// "model-00003-of-00048.safetensors"
-bool IsShardName(std::string_view name) {
-  constexpr std::string_view kPattern = "model-#####-of-#####.safetensors";
-  return std::equal(name.begin(), name.end(), kPattern.begin(), kPattern.end(), [](char c, char pattern) {
-    return pattern == '#' ? c >= '0' && c <= '9' : c == pattern;
-  });
-}
-
 // The shards that the index names and those that lie beside it under a shard's name, in order of name. Other
 // safetensors files of the directory are nobody's business.
 std::vector<Shard> OpenShards(const fs::path& dir, const CheckpointIndex& index) {
@@ -71,7 +63,7 @@ std::vector<Shard> OpenShards(const fs::path& dir, const CheckpointIndex& index)
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
     const std::string name = entry.path().filename().string();
-    if (IsShardName(name)) names.insert(name);
+    if (IsShardFileName(name)) names.insert(name);
   }
   std::vector<Shard> shards;
   shards.reserve(names.size());

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "formats/json.h"
+#include "formats/text_file.h"
 
 namespace millrace::model {
 namespace {
@@ -15,6 +15,8 @@ namespace {
 namespace json = boost::json;
 using formats::Quoted;
 
+// The released index has 7 MB.
+constexpr size_t kMaxIndexBytes = size_t{64} << 20;
 constexpr std::string_view kShardSuffix = ".safetensors";
 
 // Shard names are joined to the checkpoint's directory, so they may not lead out of it.
@@ -38,6 +40,17 @@ Result<uint64_t> TotalSize(const json::object& root) {
 }
 
 }  // namespace
+
+std::string ShardFileName(size_t number, size_t count) {
+  return fmt::format("model-{:05}-of-{:05}.safetensors", number, count);
+}
+
+bool IsShardFileName(std::string_view name) {
+  constexpr std::string_view kPattern = "model-#####-of-#####.safetensors";
+  return std::equal(name.begin(), name.end(), kPattern.begin(), kPattern.end(), [](char c, char pattern) {
+    return pattern == '#' ? c >= '0' && c <= '9' : c == pattern;
+  });
+}
 
 Result<CheckpointIndex> ParseCheckpointIndex(std::string_view text) {
   MILLRACE_ASSIGN_OR_RETURN(const json::value value, formats::ParseJson(text));
@@ -63,14 +76,11 @@ Result<CheckpointIndex> ParseCheckpointIndex(std::string_view text) {
 Result<CheckpointIndex> ReadCheckpointIndex(const std::filesystem::path& dir) {
   const std::filesystem::path path = dir / kIndexFileName;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
+  if (!std::filesystem::exists(path, error))
     return Error(ErrorCode::kNotFound,
                  fmt::format("{}: no such file; a checkpoint directory holds config.json, {} and its shards",
                              path.string(), kIndexFileName));
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad() || !in.is_open())
-    return Error(ErrorCode::kIo, fmt::format("{}: cannot be read", path.string()));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, formats::ReadTextFile(path, kMaxIndexBytes));
   auto index = ParseCheckpointIndex(text);
   if (!index.ok()) return index.error().In(path.string());
   return index;

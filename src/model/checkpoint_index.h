@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,6 +13,10 @@
 namespace millrace::model {
 
 inline constexpr std::string_view kIndexFileName = "model.safetensors.index.json";
+
+// The released spelling of shard file names: "model-00003-of-00048.safetensors".
+std::string ShardFileName(size_t number, size_t count);
+bool IsShardFileName(std::string_view name);
 
 // The content of a checkpoint's index: which shard holds each tensor, and the payload of all of them.
 struct CheckpointIndex {
