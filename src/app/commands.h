@@ -19,5 +19,6 @@ int ReportStatus(const Status& status);
 
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
 void AddEvalCommand(CLI::App& root, Invocation& invocation);
+void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 
 }  // namespace millrace::app

@@ -5,14 +5,12 @@
 #include <boost/json/value.hpp>
 
 #include <algorithm>
-#include <array>
-#include <exception>
-#include <fstream>
 #include <system_error>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "formats/json.h"
+#include "formats/text_file.h"
 #include "formats/tokenizer_layout.h"
 
 namespace millrace::formats {
@@ -267,16 +265,7 @@ Result<TokenizerData> ReadTokenizerJson(const std::filesystem::path& path) {
                     "scripts/fetch-tokenizer",
                     file.string()));
   }
-  const auto bytes = std::filesystem::file_size(file, status);
-  if (status) return Error(ErrorCode::kIo, fmt::format("{}: {}", file.string(), status.message()));
-  if (bytes > static_cast<uint64_t>(kMaxTokenizerFileBytes)) {
-    return Corrupt("{} has {} bytes, at most {} are accepted", file.string(), bytes, kMaxTokenizerFileBytes);
-  }
-  std::string text(bytes, '\0');
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream.read(text.data(), static_cast<std::streamsize>(text.size()))) {
-    return Error(ErrorCode::kIo, fmt::format("{}: cannot read {} bytes", file.string(), bytes));
-  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file, kMaxTokenizerFileBytes));
   Result<TokenizerData> data = ParseTokenizerJson(text);
   if (!data.ok()) return data.error().In(file.string());
   return data;
