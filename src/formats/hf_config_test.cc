@@ -263,8 +263,9 @@ TEST(HfConfig, IdsMustLieInTheVocabularyAndTheNetwork) {
 
 TEST(HfConfig, OtherSpellingsOfAKeyAreRead) {
   const auto renamed = [](json::object& object, const char* from, const char* to) {
-    object[to] = object.at(from);
+    const json::value value = object.at(from);  // a copy: inserting may move the members
     object.erase(from);
+    object[to] = value;
   };
   json::value file = Changed("released.json", [&](json::object& top) {
     json::object& text = top.at("text_config").get_object();
