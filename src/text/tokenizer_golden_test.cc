@@ -27,6 +27,15 @@ TEST_F(TokenizerGolden, HasTheReleasedSizeAndControlTokens) {
   EXPECT_FALSE(Released().IsControl(127999));
 }
 
+TEST_F(TokenizerGolden, TheReleasedFileSurvivesWritingAndReading) {
+  const auto data = formats::ReadTokenizerJson(MILLRACE_TOKENIZER_DIR);
+  ASSERT_TRUE(data.ok()) << data.error().message();
+  EXPECT_EQ(data->merges.size(), 127741u);
+  const auto again = formats::ParseTokenizerJson(formats::WriteTokenizerJson(*data));
+  ASSERT_TRUE(again.ok()) << again.error().message();
+  EXPECT_EQ(*again, *data);
+}
+
 TEST_F(TokenizerGolden, EncodesEveryString) {
   const auto cases = Cases("tokenizer/encode.json");
   ASSERT_EQ(cases.size(), 259u);
