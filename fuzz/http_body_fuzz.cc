@@ -47,12 +47,13 @@ void Check(const api::CompletionRequest& request) {
   }
 }
 
-void Check(const api::ChatRequest& request) {
+void Check(const api::ChatCompletionRequest& request) {
   CheckOutput(request.output);
-  MILLRACE_CHECK(!request.turns.empty(), "turns");
-  MILLRACE_CHECK(request.reasoning_effort >= 1 && request.reasoning_effort <= 100, "effort");
-  for (const api::ChatTurn& turn : request.turns)
-    MILLRACE_CHECK(text::IsUtf8(turn.content) && text::IsUtf8(turn.reasoning), "turn text");
+  MILLRACE_CHECK(!request.chat.messages.empty(), "messages");
+  MILLRACE_CHECK(request.chat.options.reasoning_effort >= 1 && request.chat.options.reasoning_effort <= 100,
+                 "effort");
+  for (const text::ChatMessage& message : request.chat.messages)
+    MILLRACE_CHECK(text::IsUtf8(message.content) && text::IsUtf8(message.reasoning), "message text");
 }
 
 template <typename T>

@@ -37,10 +37,10 @@ void BufferedExchange::Write(std::string_view bytes) {
   Wake();
 }
 
-void BufferedExchange::EndStream(bool failed) {
+void BufferedExchange::EndStream(StreamEnd end) {
   MILLRACE_CHECK(streaming_ && !ended_, "EndStream without BeginStream, or twice");
   ended_ = true;
-  failed_ = failed;
+  failed_ = end == StreamEnd::kFailed;
   Wake();
 }
 

@@ -25,7 +25,7 @@ class BufferedExchange final : public Exchange {
   void Send(HttpResponse response) override;
   void BeginStream(HttpResponse head, std::string idle_filler) override;
   void Write(std::string_view bytes) override;
-  void EndStream(bool failed) override;
+  void EndStream(StreamEnd end) override;
   void SetOnGone(std::function<void()> on_gone) override;
   bool gone() const override { return gone_; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -7,6 +8,11 @@
 #include "api/http_message.h"
 
 namespace millrace::api {
+
+enum class StreamEnd : uint8_t {
+  kWhole,
+  kFailed,  // the connection is closed after what is queued, so that the client sees a cut stream
+};
 
 // One request's answer, as a handler sees it: apart from sockets, so that handlers run in tests without any.
 //
@@ -29,8 +35,7 @@ class Exchange {
   // Queues bytes and never waits. All that was queued since the last write to the socket leaves in one. A
   // client that reads too slowly for the server's output bound counts as gone.
   virtual void Write(std::string_view bytes) = 0;
-  // `failed`: the connection is closed after what is queued, so that the client sees a cut stream.
-  virtual void EndStream(bool failed) = 0;
+  virtual void EndStream(StreamEnd end) = 0;
 
   // Called once, as soon as the client is seen to be gone (also while nothing is being written) before the
   // answer's end; at once if it is gone already. Replaces the one set before.

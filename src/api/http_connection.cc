@@ -21,6 +21,7 @@
 
 #include "api/api_error.h"
 #include "api/buffered_exchange.h"
+#include "api/error_response.h"
 #include "base/log.h"
 
 namespace millrace::api {
@@ -36,15 +37,6 @@ constexpr auto kTuple = asio::experimental::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 16 << 10;
 constexpr size_t kSliceBytes = 64 << 10;         // of an answer, under one write deadline
 constexpr size_t kMaxPipelinedBytes = 64 << 10;  // read ahead while an answer is being produced
-
-HttpResponse ErrorResponse(const ApiError& error) {
-  HttpResponse response;
-  response.status = error.status();
-  response.body = ErrorJson(error);
-  if (const int seconds = error.retry_after_seconds(); seconds > 0)
-    response.headers.emplace_back("Retry-After", std::to_string(seconds));
-  return response;
-}
 
 bool IsHttpError(const error_code& failure) {
   return failure.category() == http::make_error_code(http::error::bad_method).category();

@@ -15,6 +15,6 @@ namespace millrace::api {
 // does not have (tools, logit_bias, ...) is refused unless its value asks for nothing. Invalid UTF-8 and lone
 // surrogates become U+FFFD. Any thread; nothing is kept.
 std::variant<CompletionRequest, ApiError> DecodeCompletionRequest(std::string_view body);
-std::variant<ChatRequest, ApiError> DecodeChatRequest(std::string_view body);
+std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body);
 
 }  // namespace millrace::api

@@ -2,52 +2,29 @@
 #include <boost/json/array.hpp>
 
 #include <array>
-#include <charconv>
+#include <string>
 
 #include "api/json_body.h"
 #include "api/openai_decode.h"
 #include "api/openai_output_options.h"
+#include "text/chat_prompt.h"
 
 namespace millrace::api {
 namespace {
 
 struct RoleName {
   std::string_view name;
-  ChatRole role;
+  text::Role role;
 };
 
 constexpr std::array<RoleName, 4> kRoles = {{
-    {"system", ChatRole::kSystem},
-    {"developer", ChatRole::kSystem},
-    {"user", ChatRole::kUser},
-    {"assistant", ChatRole::kAssistant},
+    {"system", text::Role::kSystem},
+    {"developer", text::Role::kSystem},
+    {"user", text::Role::kUser},
+    {"assistant", text::Role::kAssistant},
 }};
 
-// Effort names of the API (chat-encoding.md, section 4); 0 is no thinking at all.
-struct EffortName {
-  std::string_view name;
-  int effort;
-};
-
-constexpr int kNoThinking = 0;
-constexpr int kDefaultEffort = 75;
-constexpr std::string_view kEfforts =
-    "none, minimal, low, medium, high, xhigh, max, or an integer between 1 and 100";
-
-constexpr std::array<EffortName, 10> kEffortNames = {{
-    {"none", kNoThinking},
-    {"off", kNoThinking},
-    {"disabled", kNoThinking},
-    {"minimal", 50},
-    {"low", 50},
-    {"medium", 75},
-    {"high", 75},
-    {"xhigh", 75},
-    {"max", 100},
-    {"ultra", 100},
-}};
-
-std::optional<ChatRole> ReadRole(FieldReader& message) {
+std::optional<text::Role> ReadRole(FieldReader& message) {
   constexpr std::string_view kAccepted = "system, developer, user or assistant";
   const boost::json::value* const role = message.Find("role");
   if (role == nullptr) {
@@ -126,31 +103,31 @@ void RefuseUnsupportedMessageFields(FieldReader& message) {
   }
 }
 
-ChatTurn ReadTurn(FieldReader& message) {
-  ChatTurn turn;
-  turn.role = ReadRole(message).value_or(ChatRole::kUser);
+text::ChatMessage ReadMessage(FieldReader& message) {
+  text::ChatMessage read;
+  read.role = ReadRole(message).value_or(text::Role::kUser);
   RefuseUnsupportedMessageFields(message);
-  turn.content = ReadContent(message);
-  if (turn.role == ChatRole::kAssistant) {
+  read.content = ReadContent(message);
+  if (read.role == text::Role::kAssistant) {
     const std::optional<std::string> reasoning = message.String("reasoning_content");
     const std::optional<std::string> alias = message.String("reasoning");
-    turn.reasoning = reasoning ? *reasoning : alias.value_or("");
+    read.reasoning = reasoning ? *reasoning : alias.value_or("");
   }
-  return turn;
+  return read;
 }
 
-std::vector<ChatTurn> ReadTurns(FieldReader& body) {
+std::vector<text::ChatMessage> ReadMessages(FieldReader& body) {
   constexpr std::string_view kExpected = "an array of at least one message";
-  std::vector<ChatTurn> turns;
+  std::vector<text::ChatMessage> list;
   const boost::json::value* const messages = body.Find("messages");
   if (messages == nullptr) {
     body.error().Set(ApiErrorKind::kMissingField, fmt::format("'messages' is required: {}.", kExpected),
                      "messages");
-    return turns;
+    return list;
   }
   if (!messages->is_array()) {
     FailType(body.error(), "messages", *messages, kExpected);
-    return turns;
+    return list;
   }
   const boost::json::array& array = messages->get_array();
   if (array.empty()) FailValue(body.error(), "messages", *messages, kExpected);
@@ -161,31 +138,27 @@ std::vector<ChatTurn> ReadTurns(FieldReader& body) {
       break;
     }
     FieldReader message(array[i].get_object(), path, body.error());
-    turns.push_back(ReadTurn(message));
+    list.push_back(ReadMessage(message));
   }
-  return turns;
+  return list;
 }
 
 // nullopt: not given, or an error that is recorded.
-std::optional<int> ReadEffort(FieldReader& reader) {
+std::optional<text::ReasoningMode> ReadEffort(FieldReader& reader) {
   constexpr std::string_view kKey = "reasoning_effort";
+  constexpr std::string_view kAccepted =
+      "none, minimal, low, medium, high, xhigh, max, or an integer between 1 and 100";
   const boost::json::value* const value = reader.Find(kKey);
   if (value == nullptr) return std::nullopt;
-  const std::string path = reader.PathOf(kKey);
-  std::optional<int64_t> number = AsInt64(*value);
-  if (value->is_string()) {
-    const std::string_view text = value->get_string();
-    for (const EffortName& known : kEffortNames)
-      if (text == known.name) return known.effort;
-    int64_t digits = 0;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), digits);
-    if (failure == std::errc() && end == text.data() + text.size()) number = digits;
-  } else if (!number) {
-    FailType(reader.error(), path, *value, kEfforts);
+  const std::optional<int64_t> number = AsInt64(*value);
+  if (!number && !value->is_string()) {
+    FailType(reader.error(), reader.PathOf(kKey), *value, kAccepted);
     return std::nullopt;
   }
-  if (number && *number >= 1 && *number <= 100) return static_cast<int>(*number);
-  FailValue(reader.error(), path, *value, kEfforts);
+  const std::string name = number ? std::to_string(*number) : std::string(value->get_string());
+  const Result<text::ReasoningMode> mode = text::ParseReasoningEffort(name);
+  if (mode.ok()) return *mode;
+  FailValue(reader.error(), reader.PathOf(kKey), *value, kAccepted);
   return std::nullopt;
 }
 
@@ -204,22 +177,22 @@ std::optional<bool> ReadThinkingObject(FieldReader& body) {
 
 // Whether to think and how hard: thinking.type, then chat_template_kwargs, then enable_thinking; without any
 // of them the effort decides (chat-encoding.md, section 4).
-void ReadThinking(FieldReader& body, ChatRequest& request) {
+void ReadThinking(FieldReader& body, text::ChatOptions& options) {
   std::optional<bool> thinking = ReadThinkingObject(body);
-  std::optional<int> effort = ReadEffort(body);
+  std::optional<text::ReasoningMode> effort = ReadEffort(body);
   if (const boost::json::object* const object = body.Object("chat_template_kwargs")) {
     FieldReader kwargs(*object, "chat_template_kwargs", body.error());
     const std::optional<bool> by_thinking = kwargs.Bool("thinking");
     const std::optional<bool> by_enable = kwargs.Bool("enable_thinking");
-    const std::optional<int> kwargs_effort = ReadEffort(kwargs);
+    const std::optional<text::ReasoningMode> kwargs_effort = ReadEffort(kwargs);
     if (!thinking) thinking = by_thinking ? by_thinking : by_enable;
     if (!effort) effort = kwargs_effort;
   }
   const std::optional<bool> top_level = body.Bool("enable_thinking");
   if (!thinking) thinking = top_level;
-  request.thinking = thinking.value_or(effort != kNoThinking);
-  const bool has_effort = request.thinking && effort && *effort != kNoThinking;
-  request.reasoning_effort = has_effort ? *effort : kDefaultEffort;
+  options.thinking = thinking.value_or(!effort || effort->thinking);
+  // An effort of "none" beside an explicit wish to think counts as not given.
+  if (options.thinking && effort && effort->thinking) options.reasoning_effort = effort->effort;
 }
 
 // logprobs: true switches them on, top_logprobs asks for alternatives.
@@ -235,22 +208,22 @@ std::optional<int> ReadLogprobs(FieldReader& body) {
   return std::nullopt;
 }
 
-std::variant<ChatRequest, ApiError> Decode(const boost::json::object& object) {
+std::variant<ChatCompletionRequest, ApiError> Decode(const boost::json::object& object) {
   FirstError error;
   FieldReader body(object, "", error);
-  ChatRequest request;
+  ChatCompletionRequest request;
   RefuseUnsupportedFields(body);
-  request.turns = ReadTurns(body);
+  request.chat.messages = ReadMessages(body);
   request.output = ReadOutputOptions(body);
   request.output.logprobs = ReadLogprobs(body);
-  ReadThinking(body, request);
+  ReadThinking(body, request.chat.options);
   if (error.set()) return error.Take();
   return request;
 }
 
 }  // namespace
 
-std::variant<ChatRequest, ApiError> DecodeChatRequest(std::string_view body) {
+std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   return Decode(std::get<boost::json::object>(parsed));

@@ -21,7 +21,7 @@ T Decoded(std::variant<T, ApiError> result) {
   return std::get<T>(std::move(result));
 }
 
-ChatRequest Chat(const std::string& fields) {
+ChatCompletionRequest Chat(const std::string& fields) {
   return Decoded(DecodeChatRequest(R"({"messages":[{"role":"user","content":"hi"}])" + fields + "}"));
 }
 
@@ -30,12 +30,12 @@ CompletionRequest Completion(const std::string& fields) {
 }
 
 TEST(OpenAiDecode, AMinimalChatGetsTheDefaultsOfTheApi) {
-  const ChatRequest request = Chat("");
-  ASSERT_EQ(request.turns.size(), 1u);
-  EXPECT_EQ(request.turns[0].role, ChatRole::kUser);
-  EXPECT_EQ(request.turns[0].content, "hi");
-  EXPECT_TRUE(request.thinking);
-  EXPECT_EQ(request.reasoning_effort, 75);
+  const ChatCompletionRequest request = Chat("");
+  ASSERT_EQ(request.chat.messages.size(), 1u);
+  EXPECT_EQ(request.chat.messages[0].role, text::Role::kUser);
+  EXPECT_EQ(request.chat.messages[0].content, "hi");
+  EXPECT_TRUE(request.chat.options.thinking);
+  EXPECT_EQ(request.chat.options.reasoning_effort, 75);
   EXPECT_EQ(request.output.temperature, 1.0f);
   EXPECT_EQ(request.output.top_p, 1.0f);
   EXPECT_EQ(request.output.n, 1);
@@ -85,18 +85,18 @@ TEST(OpenAiDecode, PromptsAsTextAndAsIds) {
 }
 
 TEST(OpenAiDecode, TurnsOfEveryRoleAndContentForm) {
-  const ChatRequest request = Decoded(DecodeChatRequest(R"({"messages":[
+  const ChatCompletionRequest request = Decoded(DecodeChatRequest(R"({"messages":[
       {"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
       {"role":"user","content":null},
       {"role":"assistant","content":"c","reasoning":"r"},
       {"role":"assistant","content":"d","reasoning_content":"q","reasoning":"r","tool_calls":[]}]})"));
-  ASSERT_EQ(request.turns.size(), 4u);
-  EXPECT_EQ(request.turns[0].role, ChatRole::kSystem);
-  EXPECT_EQ(request.turns[0].content, "a\n\nb");
-  EXPECT_EQ(request.turns[1].content, "");
-  EXPECT_EQ(request.turns[2].role, ChatRole::kAssistant);
-  EXPECT_EQ(request.turns[2].reasoning, "r");
-  EXPECT_EQ(request.turns[3].reasoning, "q");
+  ASSERT_EQ(request.chat.messages.size(), 4u);
+  EXPECT_EQ(request.chat.messages[0].role, text::Role::kSystem);
+  EXPECT_EQ(request.chat.messages[0].content, "a\n\nb");
+  EXPECT_EQ(request.chat.messages[1].content, "");
+  EXPECT_EQ(request.chat.messages[2].role, text::Role::kAssistant);
+  EXPECT_EQ(request.chat.messages[2].reasoning, "r");
+  EXPECT_EQ(request.chat.messages[3].reasoning, "q");
 }
 
 TEST(OpenAiDecode, ThinkingAndEffort) {
@@ -123,16 +123,16 @@ TEST(OpenAiDecode, ThinkingAndEffort) {
       {R"(,"chat_template_kwargs":{"thinking":true},"enable_thinking":false)", true, 75},
   };
   for (const Case& c : cases) {
-    const ChatRequest request = Chat(c.fields);
-    EXPECT_EQ(request.thinking, c.thinking) << c.fields;
-    EXPECT_EQ(request.reasoning_effort, c.effort) << c.fields;
+    const ChatCompletionRequest request = Chat(c.fields);
+    EXPECT_EQ(request.chat.options.thinking, c.thinking) << c.fields;
+    EXPECT_EQ(request.chat.options.reasoning_effort, c.effort) << c.fields;
   }
 }
 
 TEST(OpenAiDecode, BrokenTextIsRepairedNotRefused) {
   const auto content = [](const std::string& json) {
     return Decoded(DecodeChatRequest(R"({"messages":[{"role":"user","content":")" + json + R"("}]})"))
-        .turns.at(0)
+        .chat.messages.at(0)
         .content;
   };
   EXPECT_EQ(content("a\xFFz"), "a\uFFFDz");

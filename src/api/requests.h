@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "text/chat_message.h"
 
 namespace millrace::api {
 
@@ -41,19 +42,8 @@ struct CompletionRequest {
   OutputOptions output;
 };
 
-enum class ChatRole : uint8_t { kSystem, kUser, kAssistant };
-
-// One turn of a conversation. UTF-8 text of the caller; never scanned for control strings.
-struct ChatTurn {
-  ChatRole role{};
-  std::string content;
-  std::string reasoning;  // of an assistant turn
-};
-
-struct ChatRequest {
-  std::vector<ChatTurn> turns;  // at least one
-  bool thinking = true;
-  int reasoning_effort = 75;  // 1..100; meaningful when thinking
+struct ChatCompletionRequest {
+  text::ChatRequest chat;  // at least one message
   OutputOptions output;
 };
 

@@ -1,0 +1,18 @@
+#include "api/error_response.h"
+
+#include <string>
+#include <utility>
+
+namespace millrace::api {
+
+HttpResponse ErrorResponse(const ApiError& error, HttpHeaders headers) {
+  HttpResponse response;
+  response.status = error.status();
+  response.headers = std::move(headers);
+  response.body = ErrorJson(error);
+  if (const int seconds = error.retry_after_seconds(); seconds > 0)
+    response.headers.emplace_back("Retry-After", std::to_string(seconds));
+  return response;
+}
+
+}  // namespace millrace::api

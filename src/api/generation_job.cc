@@ -1,0 +1,241 @@
+#include "api/generation_job.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "api/error_response.h"
+
+namespace millrace::api {
+namespace {
+
+static_assert(kMaxTopLogprobs == engine::kMaxLogprobs, "the decoders accept what the engine accepts");
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+// "stop", "length", "abort" or "error": vLLM's words for metrics.
+std::string_view MetricReason(engine::FinishReason reason) {
+  return reason == engine::FinishReason::kCancelled ? "abort" : engine::FinishReasonName(reason);
+}
+
+struct SequenceEvent {
+  size_t choice = 0;
+  Clock::time_point at;
+  std::variant<engine::TokenEvent, engine::FinishEvent> what;
+};
+
+class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
+ public:
+  GenerationJob(GenerationBackend backend, PreparedGeneration prepared, std::shared_ptr<Exchange> exchange)
+      : backend_(backend), prepared_(std::move(prepared)), exchange_(std::move(exchange)) {}
+
+  void Start() {
+    if (const std::optional<Error> error = SubmitAll()) {
+      CancelAll();
+      answered_ = true;
+      return Send(ErrorResponse(FromEngineError(*error), prepared_.headers));
+    }
+    if (prepared_.stream) {
+      HttpResponse head = StreamHead();
+      backend_.metrics.OnResponse(head.status);
+      exchange_->BeginStream(std::move(head), prepared_.format->Filler());
+    }
+    // Weak: the exchange outlives the job when the sequences are done before the answer is delivered.
+    exchange_->SetOnGone([job = weak_from_this()] {
+      if (const auto self = job.lock()) self->CancelAll();
+    });
+  }
+
+  // From the sinks, on the engine's thread.
+  void Push(SequenceEvent event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    if (events_.size() == 1) exchange_->Post([self = shared_from_this()] { self->TakeEvents(); });
+  }
+
+ private:
+  struct Choice {
+    Choice(SeqId id_in, const text::Tokenizer& tokenizer, const GenerationOptions& options)
+        : id(id_in), generation(tokenizer, options) {}
+
+    SeqId id;
+    Generation generation;
+    TextDelta text;  // so far, unless streaming
+    std::optional<Clock::time_point> last_token;
+    bool finished = false;
+  };
+
+  class Sink final : public engine::TokenSink {
+   public:
+    Sink(std::shared_ptr<GenerationJob> job, size_t choice) : job_(std::move(job)), choice_(choice) {}
+    void OnToken(const engine::TokenEvent& event) override { job_->Push({choice_, Clock::now(), event}); }
+    void OnFinish(const engine::FinishEvent& event) override { job_->Push({choice_, Clock::now(), event}); }
+
+   private:
+    std::shared_ptr<GenerationJob> job_;
+    size_t choice_;
+  };
+
+  std::optional<Error> SubmitAll() {
+    for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
+      for (int c = 0; c < prepared_.choices_per_prompt; ++c) {
+        engine::GenerationRequest request{prepared_.request_id, prepared_.prompts[p], prepared_.sampling};
+        request.sampling.seed += static_cast<uint64_t>(c);
+        request.sampling.max_tokens = prepared_.max_tokens[p];
+        auto sink = std::make_shared<Sink>(shared_from_this(), choices_.size());
+        auto submitted = backend_.engine.Submit(std::move(request), std::move(sink));
+        if (!submitted.ok()) return submitted.error();
+        choices_.emplace_back(*submitted, backend_.tokenizer, prepared_.text);
+      }
+    }
+    unfinished_ = choices_.size();
+    prepared_.prompts.clear();
+    return std::nullopt;
+  }
+
+  HttpResponse StreamHead() {
+    HttpResponse head;
+    head.content_type = "text/event-stream; charset=utf-8";
+    head.headers = prepared_.headers;
+    head.headers.emplace_back("Cache-Control", "no-cache");
+    head.headers.emplace_back("X-Accel-Buffering", "no");
+    return head;
+  }
+
+  void CancelAll() {
+    for (const Choice& choice : choices_)
+      if (!choice.finished) backend_.engine.Cancel(choice.id);
+  }
+
+  void TakeEvents() {
+    std::vector<SequenceEvent> events;
+    {
+      const std::lock_guard lock(mutex_);
+      events.swap(events_);
+    }
+    std::string stream;
+    for (const SequenceEvent& event : events) {
+      if (const auto* const token = std::get_if<engine::TokenEvent>(&event.what)) {
+        OnToken(event.choice, *token, event.at, stream);
+      } else {
+        OnFinish(event.choice, std::get<engine::FinishEvent>(event.what), event.at, stream);
+      }
+    }
+    if (!stream.empty()) exchange_->Write(stream);
+    if (end_stream_) exchange_->EndStream(*std::exchange(end_stream_, std::nullopt));
+  }
+
+  void OnToken(size_t index, const engine::TokenEvent& event, Clock::time_point at, std::string& stream) {
+    Choice& choice = choices_[index];
+    if (answered_ || choice.generation.stopped()) return;  // sampled while our cancellation was under way
+    if (choice.last_token) {
+      backend_.metrics.OnNextToken(Seconds(at - *choice.last_token));
+    } else {
+      backend_.metrics.OnFirstToken(Seconds(at - prepared_.arrival));
+    }
+    choice.last_token = at;
+    Deliver(index, choice.generation.OnToken(event), stream);
+    if (choice.generation.stopped()) backend_.engine.Cancel(choice.id);
+  }
+
+  void Deliver(size_t index, TextDelta delta, std::string& stream) {
+    if (delta.empty()) return;
+    if (prepared_.stream) {
+      stream += prepared_.format->Delta(index, delta);
+    } else {
+      choices_[index].text.Append(std::move(delta));
+    }
+  }
+
+  void OnFinish(size_t index, const engine::FinishEvent& event, Clock::time_point at, std::string& stream) {
+    Choice& choice = choices_[index];
+    TextDelta rest = choice.generation.OnFinish(event);
+    choice.finished = true;
+    --unfinished_;
+    const engine::FinishReason reason = choice.generation.reason();
+    backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival));
+    if (answered_) return;
+    if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
+      return Fail(event, stream);
+    if (prepared_.stream) {
+      stream += prepared_.format->ChoiceEnd(index, rest, reason);
+    } else {
+      choice.text.Append(std::move(rest));
+    }
+    if (unfinished_ == 0) Finish(stream);
+  }
+
+  void Finish(std::string& stream) {
+    answered_ = true;
+    if (prepared_.stream) {
+      stream += prepared_.format->StreamEnd(Usage());
+      end_stream_ = StreamEnd::kWhole;
+      return;
+    }
+    std::vector<FinishedChoice> finished;
+    for (Choice& choice : choices_) finished.push_back({std::move(choice.text), choice.generation.reason()});
+    HttpResponse response;
+    response.headers = prepared_.headers;
+    response.body = prepared_.format->Whole(finished, Usage());
+    Send(std::move(response));
+  }
+
+  void Send(HttpResponse response) {
+    backend_.metrics.OnResponse(response.status);
+    exchange_->Send(std::move(response));
+  }
+
+  // One sequence failed or was taken from us (the server is stopping, or the client left): the others go too.
+  void Fail(const engine::FinishEvent& event, std::string& stream) {
+    answered_ = true;
+    CancelAll();
+    const ApiError error =
+        event.error
+            ? ApiError{ApiErrorKind::kInternal, event.error->message(), ""}
+            : ApiError{ApiErrorKind::kDraining, "The server is shutting down and ended the generation.", ""};
+    if (!prepared_.stream) return Send(ErrorResponse(error, prepared_.headers));
+    stream += prepared_.format->StreamError(error);
+    end_stream_ = StreamEnd::kFailed;
+  }
+
+  TokenUsage Usage() const {
+    TokenUsage total;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      const TokenUsage usage = choices_[i].generation.usage();
+      // The choices of one prompt share it.
+      if (i % static_cast<size_t>(prepared_.choices_per_prompt) == 0) {
+        total.prompt_tokens += usage.prompt_tokens;
+        total.cached_tokens += usage.cached_tokens;
+      }
+      total.completion_tokens += usage.completion_tokens;
+      total.reasoning_tokens += usage.reasoning_tokens;
+    }
+    return total;
+  }
+
+  const GenerationBackend backend_;
+  PreparedGeneration prepared_;
+  const std::shared_ptr<Exchange> exchange_;
+  std::vector<Choice> choices_;
+  size_t unfinished_ = 0;
+  bool answered_ = false;                // what still comes from the engine has no reader
+  std::optional<StreamEnd> end_stream_;  // once the events of this turn are written
+
+  std::mutex mutex_;
+  std::vector<SequenceEvent> events_;  // guarded by mutex_; not empty: a TakeEvents is under way
+};
+
+}  // namespace
+
+void StartGeneration(GenerationBackend backend, PreparedGeneration prepared,
+                     std::shared_ptr<Exchange> exchange) {
+  std::make_shared<GenerationJob>(backend, std::move(prepared), std::move(exchange))->Start();
+}
+
+}  // namespace millrace::api

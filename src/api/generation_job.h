@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/answer_format.h"
+#include "api/exchange.h"
+#include "api/generation.h"
+#include "api/metrics.h"
+#include "api/requests.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+namespace millrace::api {
+
+// A decoded and encoded request, ready for the engine.
+struct PreparedGeneration {
+  std::string request_id;
+  std::vector<std::vector<TokenId>> prompts;  // each becomes `choices_per_prompt` sequences, in this order
+  int choices_per_prompt = 1;
+  engine::SamplingParams sampling;  // the seed of a prompt's first choice; the others count up from it
+  std::vector<int64_t> max_tokens;  // of each prompt, bounded by the context
+  GenerationOptions text;
+  bool stream = false;
+  std::unique_ptr<AnswerFormat> format;
+  HttpHeaders headers;  // of the answer
+  std::chrono::steady_clock::time_point arrival;
+};
+
+// What a job uses; all outlive it.
+struct GenerationBackend {
+  engine::Engine& engine;
+  const text::Tokenizer& tokenizer;
+  Metrics& metrics;
+};
+
+// Submits the sequences of one request and answers its exchange as their tokens come: everything that is
+// ready in one turn of the exchange's loop leaves in one write. When the client is gone, or a sequence fails,
+// all its sequences are cancelled. Call on the exchange's thread; the job lives until its last sequence has
+// ended.
+void StartGeneration(GenerationBackend backend, PreparedGeneration prepared,
+                     std::shared_ptr<Exchange> exchange);
+
+}  // namespace millrace::api

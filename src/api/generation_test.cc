@@ -1,0 +1,155 @@
+#include "api/generation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace millrace::api {
+namespace {
+
+using engine::FinishReason;
+using ::testing::ElementsAre;
+
+class GenerationTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto loaded = text::Tokenizer::Load(MILLRACE_SOURCE_DIR "/models/mini");
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message();
+    tokenizer_.emplace(std::move(loaded).value());
+    auto ids = text::ControlIds::Find(*tokenizer_);
+    ASSERT_TRUE(ids.ok()) << ids.error().message();
+    ids_ = *ids;
+  }
+
+  GenerationOptions Reasoning(bool starts_in_reasoning) const {
+    GenerationOptions options;
+    options.reasoning = ReasoningOptions{ids_, starts_in_reasoning};
+    return options;
+  }
+
+  struct Outcome {
+    TextDelta text;
+    TokenUsage usage;
+    FinishReason reason{};
+    size_t tokens_used = 0;  // until the generation asked to stop
+  };
+
+  // Feeds `ids` as an engine would, with logprobs.
+  Outcome Run(const std::vector<TokenId>& ids, GenerationOptions options, FinishReason reason) {
+    Generation generation(*tokenizer_, std::move(options));
+    Outcome outcome;
+    for (TokenId id : ids) {
+      engine::TokenEvent event;
+      event.token = id;
+      event.chosen = engine::TokenLogprob{id, -0.5f};
+      event.top = {{id, -0.5f}, {ids_.eos, -1.5f}};
+      outcome.text.Append(generation.OnToken(event));
+      ++outcome.tokens_used;
+      if (generation.stopped()) break;
+    }
+    engine::FinishEvent finish;
+    finish.reason = generation.stopped() ? FinishReason::kCancelled : reason;
+    finish.prompt_tokens = 7;
+    finish.cached_tokens = 3;
+    outcome.text.Append(generation.OnFinish(finish));
+    outcome.usage = generation.usage();
+    outcome.reason = generation.reason();
+    return outcome;
+  }
+
+  Outcome RunText(std::string_view text, GenerationOptions options,
+                  FinishReason reason = FinishReason::kLength) {
+    return Run(tokenizer_->EncodePrompt(text), std::move(options), reason);
+  }
+
+  static std::string Joined(const std::vector<ScoredToken>& tokens) {
+    std::string bytes;
+    for (const ScoredToken& token : tokens) bytes += token.chosen.bytes;
+    return bytes;
+  }
+
+  std::optional<text::Tokenizer> tokenizer_;
+  text::ControlIds ids_;
+};
+
+TEST_F(GenerationTest, PartsReasoningFromTheAnswerAndCountsBoth) {
+  const Outcome outcome =
+      RunText("Hard.</think>Paris it is.<｜end▁of▁sentence｜>", Reasoning(true), FinishReason::kStop);
+  EXPECT_EQ(outcome.text.reasoning, "Hard.");
+  EXPECT_EQ(outcome.text.content, "Paris it is.");
+  EXPECT_EQ(outcome.reason, FinishReason::kStop);
+  EXPECT_EQ(outcome.usage.prompt_tokens, 7);
+  EXPECT_EQ(outcome.usage.cached_tokens, 3);
+  const auto reasoning_tokens = static_cast<int64_t>(tokenizer_->EncodePrompt("Hard.").size());
+  const auto content_tokens = static_cast<int64_t>(tokenizer_->EncodePrompt("Paris it is.").size());
+  EXPECT_EQ(outcome.usage.reasoning_tokens, reasoning_tokens);
+  EXPECT_EQ(outcome.usage.completion_tokens, reasoning_tokens + content_tokens + 2);
+}
+
+TEST_F(GenerationTest, LogprobsCoverTheVisibleTokensOfEachSide) {
+  const Outcome outcome = RunText("Hard.</think>Paris é it is.<｜end▁of▁sentence｜>", Reasoning(true));
+  EXPECT_EQ(Joined(outcome.text.reasoning_tokens), "Hard.");
+  EXPECT_EQ(Joined(outcome.text.content_tokens), "Paris é it is.");
+  ASSERT_FALSE(outcome.text.content_tokens.empty());
+  EXPECT_EQ(outcome.text.content_tokens[0].text_offset, 0);
+  EXPECT_EQ(outcome.text.content_tokens[0].top.size(), 2u);
+  EXPECT_EQ(outcome.text.content_tokens.back().text_offset, 13);  // "." behind thirteen characters
+}
+
+TEST_F(GenerationTest, WithoutReasoningOptionsAllIsAnswer) {
+  const Outcome outcome = RunText("Hard.</think>Paris", {});
+  EXPECT_EQ(outcome.text.reasoning, "");
+  EXPECT_EQ(outcome.text.content, "Hard.Paris");
+  EXPECT_EQ(outcome.usage.reasoning_tokens, 0);
+}
+
+TEST_F(GenerationTest, StopStringsEndTheAnswerBeforeThem) {
+  GenerationOptions options = Reasoning(true);
+  options.stop = {"it is", "Hard"};
+  const Outcome outcome = RunText("Hard.</think>Paris it is. And more text behind.", options);
+  EXPECT_EQ(outcome.text.reasoning, "Hard.") << "stop strings are of the answer alone";
+  EXPECT_EQ(outcome.text.content, "Paris ");
+  EXPECT_EQ(outcome.reason, FinishReason::kStop);
+  EXPECT_EQ(static_cast<size_t>(outcome.usage.completion_tokens), outcome.tokens_used);
+  EXPECT_TRUE(std::string("Paris it is").starts_with(Joined(outcome.text.content_tokens)));
+}
+
+TEST_F(GenerationTest, HeldTextComesWhenTheStopStringDoesNot) {
+  GenerationOptions options;
+  options.stop = {"is. Not"};
+  const Outcome outcome = RunText("Paris it is.", options);
+  EXPECT_EQ(outcome.text.content, "Paris it is.");
+  EXPECT_EQ(Joined(outcome.text.content_tokens), "Paris it is.");
+  EXPECT_EQ(outcome.reason, FinishReason::kLength);
+}
+
+TEST_F(GenerationTest, AStopTokenGivesNoText) {
+  std::vector<TokenId> ids = tokenizer_->EncodePrompt("Paris it is.");
+  GenerationOptions options;
+  options.stop_token_ids = {ids.back()};
+  const Outcome outcome = Run(ids, options, FinishReason::kStop);
+  EXPECT_EQ(outcome.text.content, "Paris it is");
+  EXPECT_EQ(static_cast<size_t>(outcome.usage.completion_tokens), ids.size());
+}
+
+TEST_F(GenerationTest, ACharacterCutByTheLimitBecomesTheReplacement) {
+  std::vector<TokenId> ids = tokenizer_->EncodeText("\U0001F600");
+  ASSERT_GT(ids.size(), 1u) << "the mini tokenizer spells this with several tokens";
+  ids.pop_back();
+  EXPECT_EQ(Run(ids, {}, FinishReason::kLength).text.content, "\uFFFD");
+}
+
+TEST_F(GenerationTest, DeltasConcatenateToTheSameTextWhateverIsHeld) {
+  const std::string text = "abc abcd é\U0001F600 abcabce ababab";
+  for (const char* stop : {"abce", "abab", "\U0001F600 ", "zzz", "ab"}) {
+    GenerationOptions options;
+    options.stop = {stop};
+    const Outcome outcome = RunText(text, options);
+    EXPECT_EQ(outcome.text.content, text.substr(0, text.find(stop))) << stop;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::api

@@ -1,0 +1,202 @@
+#include "api/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace millrace::api {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+using Labels = std::vector<ClientMetric::Label>;
+
+// A prompt of a million tokens takes its time on a small machine: up to half an hour to the first token.
+const prometheus::Histogram::BucketBoundaries kFirstTokenBuckets = {
+    0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 900, 1200, 1800};
+const prometheus::Histogram::BucketBoundaries kTokenGapBuckets = {
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2.5, 5, 10, 30};
+const prometheus::Histogram::BucketBoundaries kRequestBuckets = {
+    0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1200, 1800, 3600, 7200};
+
+// One number taken from a snapshot when the metrics are asked for.
+template <typename Snapshot>
+struct Reading {
+  const char* name;
+  const char* help;
+  MetricType type;
+  double (*value)(const Snapshot&);
+};
+
+template <auto member>
+constexpr auto Field = [](const auto& snapshot) { return static_cast<double>(snapshot.*member); };
+
+using engine::EngineStats;
+
+constexpr std::array<Reading<EngineStats>, 6> kEngineReadings = {{
+    {"vllm:num_requests_running", "Sequences that hold a slot of the engine.", MetricType::Gauge,
+     Field<&EngineStats::running>},
+    {"vllm:num_requests_waiting", "Sequences in the queue.", MetricType::Gauge, Field<&EngineStats::waiting>},
+    {"vllm:prompt_tokens_total", "Prompt tokens computed.", MetricType::Counter,
+     Field<&EngineStats::prompt_tokens_total>},
+    {"vllm:generation_tokens_total", "Tokens generated.", MetricType::Counter,
+     Field<&EngineStats::generation_tokens_total>},
+    {"millrace_engine_steps_total", "Batches that the model has run.", MetricType::Counter,
+     Field<&EngineStats::steps_total>},
+    {"millrace_engine_step_age_seconds", "Since the running step began; 0 when idle. Growing: stuck.",
+     MetricType::Gauge, Field<&EngineStats::current_step_age_seconds>},
+}};
+
+constexpr std::array<Reading<HttpServerStats>, 5> kHttpReadings = {{
+    {"millrace_http_connections", "Open connections.", MetricType::Gauge,
+     Field<&HttpServerStats::connections>},
+    {"millrace_http_refused_connections_total", "Connections turned away because of the limit.",
+     MetricType::Counter, Field<&HttpServerStats::refused>},
+    {"millrace_http_malformed_requests_total", "Requests refused before a handler saw them.",
+     MetricType::Counter, Field<&HttpServerStats::malformed>},
+    {"millrace_http_slow_readers_total", "Streams ended because their client did not read.",
+     MetricType::Counter, Field<&HttpServerStats::slow_readers>},
+    {"millrace_http_disconnects_total", "Answers that their client did not wait for.", MetricType::Counter,
+     Field<&HttpServerStats::disconnected>},
+}};
+
+constexpr std::array<Reading<MemoryAccount>, 3> kMemoryReadings = {{
+    {"millrace_memory_planned_bytes", "Memory that the plan gives to the account.", MetricType::Gauge,
+     [](const MemoryAccount& account) { return static_cast<double>(account.planned_bytes()); }},
+    {"millrace_memory_live_bytes", "Memory that the account holds.", MetricType::Gauge,
+     [](const MemoryAccount& account) { return static_cast<double>(account.live_bytes()); }},
+    {"millrace_memory_peak_bytes", "The most memory that the account has held.", MetricType::Gauge,
+     [](const MemoryAccount& account) { return static_cast<double>(account.peak_bytes()); }},
+}};
+
+ClientMetric Sample(MetricType type, double value, Labels labels) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  if (type == MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+  return metric;
+}
+
+template <typename Snapshot>
+MetricFamily Family(const Reading<Snapshot>& reading) {
+  return {reading.name, reading.help, reading.type, {}};
+}
+
+template <typename Readings, typename Snapshot>
+void Append(const Readings& readings, const Snapshot& snapshot, const Labels& labels,
+            std::vector<MetricFamily>& out) {
+  for (const auto& reading : readings) {
+    MetricFamily family = Family(reading);
+    family.metric.push_back(Sample(reading.type, reading.value(snapshot), labels));
+    out.push_back(std::move(family));
+  }
+}
+
+}  // namespace
+
+struct Metrics::Impl {
+  Impl(std::string model_name, const engine::Engine& engine_in, const MemoryLedger* ledger_in)
+      : engine(engine_in),
+        ledger(ledger_in),
+        labels{{"model_name", std::move(model_name)}, {"engine", "0"}} {}
+
+  prometheus::Labels RegistryLabels() const {
+    prometheus::Labels map;
+    for (const ClientMetric::Label& label : labels) map[label.name] = label.value;
+    return map;
+  }
+
+  prometheus::Histogram& Histogram(const char* name, const char* help,
+                                   const prometheus::Histogram::BucketBoundaries& buckets) {
+    return prometheus::BuildHistogram()
+        .Name(name)
+        .Help(help)
+        .Labels(RegistryLabels())
+        .Register(registry)
+        .Add({}, buckets);
+  }
+
+  const engine::Engine& engine;
+  const MemoryLedger* const ledger;
+  const Labels labels;
+  std::function<HttpServerStats()> http_stats;
+  prometheus::Registry registry;
+
+  prometheus::Histogram& first_token = Histogram(
+      "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", kFirstTokenBuckets);
+  prometheus::Histogram& token_gap =
+      Histogram("vllm:inter_token_latency_seconds", "Between two tokens of a sequence.", kTokenGapBuckets);
+  prometheus::Histogram& request_time =
+      Histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", kRequestBuckets);
+  prometheus::Family<prometheus::Counter>& finished = prometheus::BuildCounter()
+                                                          .Name("vllm:request_success_total")
+                                                          .Help("Sequences that have ended, by reason.")
+                                                          .Labels(RegistryLabels())
+                                                          .Register(registry);
+  prometheus::Family<prometheus::Counter>& responses = prometheus::BuildCounter()
+                                                           .Name("millrace_http_responses_total")
+                                                           .Help("HTTP answers, by status.")
+                                                           .Register(registry);
+};
+
+Metrics::Metrics(std::string model_name, const engine::Engine& engine, const MemoryLedger* ledger)
+    : impl_(std::make_unique<Impl>(std::move(model_name), engine, ledger)) {
+  // A counter that appears with its first increment hides that increment from rate().
+  for (const char* reason : {"stop", "length", "abort", "error"})
+    impl_->finished.Add({{"finished_reason", reason}});
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::SetHttpStats(std::function<HttpServerStats()> stats) {
+  impl_->http_stats = std::move(stats);
+}
+
+void Metrics::OnFirstToken(double seconds_since_arrival) {
+  impl_->first_token.Observe(seconds_since_arrival);
+}
+
+void Metrics::OnNextToken(double seconds_since_last) {
+  impl_->token_gap.Observe(seconds_since_last);
+}
+
+void Metrics::OnFinished(std::string_view reason, double seconds_since_arrival) {
+  impl_->finished.Add({{"finished_reason", std::string(reason)}}).Increment();
+  impl_->request_time.Observe(seconds_since_arrival);
+}
+
+void Metrics::OnResponse(int status) {
+  impl_->responses.Add({{"code", std::to_string(status)}}).Increment();
+}
+
+std::string Metrics::Serialize() const {
+  std::vector<MetricFamily> families;
+  Append(kEngineReadings, impl_->engine.stats(), impl_->labels, families);
+  if (impl_->http_stats) Append(kHttpReadings, impl_->http_stats(), {}, families);
+  if (impl_->ledger != nullptr) {
+    for (const auto& reading : kMemoryReadings) {
+      MetricFamily family = Family(reading);
+      for (const MemoryAccount* account : impl_->ledger->accounts())
+        family.metric.push_back(
+            Sample(reading.type, reading.value(*account), {{"account", account->name()}}));
+      families.push_back(std::move(family));
+    }
+  }
+  std::vector<MetricFamily> recorded = impl_->registry.Collect();
+  families.insert(families.end(), std::make_move_iterator(recorded.begin()),
+                  std::make_move_iterator(recorded.end()));
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace millrace::api

@@ -1,0 +1,298 @@
+#include "api/service.h"
+
+#include <fmt/format.h>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "api/error_response.h"
+#include "api/generation_job.h"
+#include "api/openai_format.h"
+#include "api/prepare_generation.h"
+#include "api/work_queue.h"
+#include "base/check.h"
+#include "base/log.h"
+
+namespace millrace::api {
+namespace {
+
+// Two, so that one prompt of a million tokens does not make the others wait for its encoding.
+constexpr int kPrepareThreads = 2;
+
+// One request on its way through the service.
+struct Call {
+  HttpRequest request;
+  std::shared_ptr<Exchange> exchange;
+  RequestOrigin origin;
+  std::string path_rest;  // behind a route's prefix
+};
+
+// The client's X-Request-Id if it is one that can be logged and sent back, else a fresh one.
+std::string ChooseRequestId(const HttpRequest& request) {
+  constexpr size_t kMaxBytes = 128;
+  const std::string_view given = FindHeader(request.headers, "X-Request-Id");
+  const bool usable = !given.empty() && given.size() <= kMaxBytes &&
+                      std::ranges::all_of(given, [](char c) { return c > ' ' && c <= '~'; });
+  return usable ? std::string(given) : RandomHexId();
+}
+
+// %2F and the like; a malformed escape stays as it is.
+std::string PercentDecoded(std::string_view text) {
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escape =
+        text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
+    if (escape) {
+      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string StatusJson(std::string_view status) {
+  boost::json::object body;
+  body["status"] = status;
+  return boost::json::serialize(body);
+}
+
+}  // namespace
+
+struct Service::Impl {
+  Impl(engine::Engine& engine_in, const text::ChatEncoder& encoder, ServiceOptions options_in,
+       const MemoryLedger* ledger)
+      : engine(engine_in),
+        options(std::move(options_in)),
+        model{encoder,
+              options.served_model_names,
+              "millrace-" + options.version,
+              engine.max_model_len(),
+              engine.vocab_size(),
+              options.default_max_tokens,
+              std::chrono::duration_cast<std::chrono::seconds>(
+                  std::chrono::system_clock::now().time_since_epoch())
+                  .count()},
+        metrics(options.served_model_names.front(), engine, ledger),
+        prepare(kPrepareThreads) {}
+
+  using Handler = void (Impl::*)(Call);
+  struct Route {
+    std::string_view method;  // HEAD goes where GET goes
+    std::string_view path;    // ending in '/': whatever follows it, if anything does
+    Handler handler;
+  };
+  static const std::array<Route, 14> kRoutes;
+
+  void Dispatch(Call call);
+  const Route* FindRoute(Call& call, std::string& allowed) const;
+  void Respond(const Call& call, HttpResponse response);
+  void RespondError(const Call& call, const ApiError& error);
+  void RespondJson(const Call& call, std::string body, int status = 200);
+
+  using Prepared = std::variant<PreparedGeneration, ApiError>;
+  using PrepareFn = Prepared (*)(const ServedModel&, const RequestOrigin&, std::string_view);
+  void Generate(Call call, PrepareFn fn);
+
+  void Chat(Call call) { Generate(std::move(call), PrepareChat); }
+  void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
+  void ListModels(Call call);
+  void GetModel(Call call);
+  void Health(Call call);
+  void Live(Call call) { RespondJson(call, StatusJson("alive")); }
+  void Ready(Call call);
+  void Version(Call call);
+  void ServeMetrics(Call call);
+
+  engine::Engine& engine;
+  const ServiceOptions options;
+  const ServedModel model;
+  Metrics metrics;
+  std::atomic<bool> draining{false};
+  WorkQueue prepare;  // last: its threads use the rest
+};
+
+const std::array<Service::Impl::Route, 14> Service::Impl::kRoutes = {{
+    {"POST", "/v1/chat/completions", &Impl::Chat},
+    {"POST", "/v1/completions", &Impl::Completion},
+    {"GET", "/v1/models", &Impl::ListModels},
+    {"GET", "/v1/models/", &Impl::GetModel},
+    {"GET", "/health", &Impl::Health},
+    {"GET", "/live", &Impl::Live},
+    {"GET", "/livez", &Impl::Live},
+    {"GET", "/ping", &Impl::Live},
+    {"POST", "/ping", &Impl::Live},
+    {"GET", "/ready", &Impl::Ready},
+    {"GET", "/readyz", &Impl::Ready},
+    {"GET", "/version", &Impl::Version},
+    {"GET", "/metrics", &Impl::ServeMetrics},
+    {"GET", "/healthz", &Impl::Health},
+}};
+
+void Service::Impl::Dispatch(Call call) {
+  std::string allowed;
+  const Route* const route = FindRoute(call, allowed);
+  if (route != nullptr) return (this->*route->handler)(std::move(call));
+  const std::string asked = fmt::format("{} {}", call.request.method, call.request.path);
+  if (allowed.empty()) {
+    return RespondError(call,
+                        {ApiErrorKind::kRouteNotFound, fmt::format("Unknown request URL: {}.", asked), ""});
+  }
+  HttpResponse response;
+  if (call.request.method == "OPTIONS") {
+    response.status = 204;
+    response.content_type.clear();
+  } else {
+    response = ErrorResponse(
+        {ApiErrorKind::kMethodNotAllowed, fmt::format("Not allowed: {}. Use {}.", asked, allowed), ""});
+  }
+  response.headers.emplace_back("Allow", allowed + ", OPTIONS");
+  Respond(call, std::move(response));
+}
+
+// `allowed`: the methods of the path, when none is the request's.
+const Service::Impl::Route* Service::Impl::FindRoute(Call& call, std::string& allowed) const {
+  const std::string_view path = call.request.path;
+  const std::string_view method =
+      call.request.method == "HEAD" ? "GET" : std::string_view(call.request.method);
+  for (const Route& route : kRoutes) {
+    const bool is_prefix = route.path.ends_with('/');
+    const bool matches =
+        is_prefix ? path.starts_with(route.path) && path.size() > route.path.size() : path == route.path;
+    if (!matches) continue;
+    if (route.method == method) {
+      call.path_rest = is_prefix ? path.substr(route.path.size()) : "";
+      return &route;
+    }
+    allowed += allowed.empty() ? "" : ", ";
+    allowed += route.method == "GET" ? "GET, HEAD" : route.method;
+  }
+  return nullptr;
+}
+
+void Service::Impl::Respond(const Call& call, HttpResponse response) {
+  metrics.OnResponse(response.status);
+  response.headers.emplace_back("X-Request-Id", call.origin.request_id);
+  call.exchange->Send(std::move(response));
+}
+
+void Service::Impl::RespondError(const Call& call, const ApiError& error) {
+  spdlog::info("request {}: {} {}: {}: {}", call.origin.request_id, call.request.method, call.request.path,
+               error.status(), error.message);
+  Respond(call, ErrorResponse(error));
+}
+
+void Service::Impl::RespondJson(const Call& call, std::string body, int status) {
+  HttpResponse response;
+  response.status = status;
+  response.body = std::move(body);
+  Respond(call, std::move(response));
+}
+
+void Service::Impl::Generate(Call call, PrepareFn fn) {
+  if (draining.load()) {
+    return RespondError(
+        call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
+  }
+  auto shared_call = std::make_shared<Call>(std::move(call));
+  prepare.Add([this, shared_call, fn] {
+    auto prepared = std::make_shared<Prepared>(fn(model, shared_call->origin, shared_call->request.body));
+    shared_call->request.body = {};
+    shared_call->exchange->Post([this, shared_call, prepared] {
+      if (shared_call->exchange->gone()) return;
+      if (const ApiError* const error = std::get_if<ApiError>(prepared.get())) {
+        return RespondError(*shared_call, *error);
+      }
+      PreparedGeneration& generation = std::get<PreparedGeneration>(*prepared);
+      generation.headers.emplace_back("X-Request-Id", shared_call->origin.request_id);
+      StartGeneration({engine, model.encoder.tokenizer(), metrics}, std::move(generation),
+                      shared_call->exchange);
+    });
+  });
+}
+
+void Service::Impl::ListModels(Call call) {
+  RespondJson(call, OpenAiModelListJson(model.names, model.created, model.max_model_len));
+}
+
+void Service::Impl::GetModel(Call call) {
+  const std::string name = PercentDecoded(call.path_rest);
+  if (model.Knows(name)) return RespondJson(call, OpenAiModelJson(name, model.created, model.max_model_len));
+  RespondError(call, {ApiErrorKind::kModelNotFound,
+                      fmt::format("The model '{}' does not exist. This server serves '{}'.", name,
+                                  fmt::join(model.names, "', '")),
+                      "model"});
+}
+
+// Answered from counters, whatever the engine is doing; always 200, because a server that computes is not
+// ill.
+void Service::Impl::Health(Call call) {
+  const engine::EngineStats stats = engine.stats();
+  const bool busy = stats.running > 0 || stats.waiting > 0;
+  const bool stuck = stats.current_step_age_seconds > static_cast<double>(options.stuck_after.count());
+  boost::json::object body;
+  body["status"] = "ok";
+  body["state"] = stuck ? "stuck" : busy ? "busy" : "idle";
+  body["draining"] = draining.load();
+  body["running"] = stats.running;
+  body["waiting"] = stats.waiting;
+  body["steps"] = stats.steps_total;
+  body["last_step_seconds"] = stats.last_step_seconds;
+  body["current_step_age_seconds"] = stats.current_step_age_seconds;
+  RespondJson(call, boost::json::serialize(body));
+}
+
+void Service::Impl::Ready(Call call) {
+  if (draining.load()) return RespondJson(call, StatusJson("shutting down"), 503);
+  RespondJson(call, StatusJson("ready"));
+}
+
+void Service::Impl::Version(Call call) {
+  boost::json::object body;
+  body["version"] = options.version;
+  RespondJson(call, boost::json::serialize(body));
+}
+
+void Service::Impl::ServeMetrics(Call call) {
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = metrics.Serialize();
+  Respond(call, std::move(response));
+}
+
+Service::Service(engine::Engine& engine, const text::ChatEncoder& encoder, ServiceOptions options,
+                 const MemoryLedger* ledger) {
+  MILLRACE_CHECK(!options.served_model_names.empty(), "a service without a name for its model");
+  impl_ = std::make_unique<Impl>(engine, encoder, std::move(options), ledger);
+}
+
+Service::~Service() = default;
+
+void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  Call call;
+  call.origin = {ChooseRequestId(request), std::chrono::steady_clock::now()};
+  call.request = std::move(request);
+  call.exchange = std::move(exchange);
+  impl_->Dispatch(std::move(call));
+}
+
+Metrics& Service::metrics() {
+  return impl_->metrics;
+}
+
+void Service::BeginDrain() {
+  impl_->draining.store(true);
+}
+
+}  // namespace millrace::api
