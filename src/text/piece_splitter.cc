@@ -3,11 +3,13 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace::text {
 namespace {
 
 constexpr uint32_t kCodePoints = 0x110000;
+constexpr std::pair<uint32_t, uint32_t> kCjkRanges[] = {{0x3040, 0x30FF}, {0x4E00, 0x9FA5}};
 constexpr uint8_t kAnyCjk = kCjkWordChar | kCjkPunctuation | kCjkOther;
 
 uint8_t ClassOfCategory(UCharCategory category) {
@@ -15,6 +17,7 @@ uint8_t ClassOfCategory(UCharCategory category) {
   if (mask & (U_GC_L_MASK | U_GC_M_MASK)) return kWordChar;
   if (mask & U_GC_N_MASK) return kNumber;
   if (mask & (U_GC_P_MASK | U_GC_S_MASK)) return kPunctuation;
+  if (mask & U_GC_Z_MASK) return kSpace;
   return kOtherChar;
 }
 
@@ -39,13 +42,14 @@ bool IsAsciiLetter(char c) {
 
 CharClasses::CharClasses() : classes_(kCodePoints) {
   u_enumCharTypes(FillRange, &classes_);
-  for (uint32_t c = 0; c < 0x10000; ++c) {  // white space and the CJK ranges lie in the basic plane
-    if (u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_WHITE_SPACE)) classes_[c] = kSpace;
-    const bool is_cjk = (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x3040 && c <= 0x30FF);
-    if (is_cjk) classes_[c] = InCjkRange(classes_[c]);
-  }
+  // White space that is not a separator by category.
+  std::fill(classes_.begin() + '\t', classes_.begin() + '\r' + 1, kSpace);
+  classes_[0x85] = kSpace;
   classes_['\r'] = kSpace | kBreak;
   classes_['\n'] = kSpace | kBreak;
+  for (const auto& [first, last] : kCjkRanges) {
+    for (uint32_t c = first; c <= last; ++c) classes_[c] = InCjkRange(classes_[c]);
+  }
 }
 
 PieceSplitter::Char PieceSplitter::At(size_t i) const {

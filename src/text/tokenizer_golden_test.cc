@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "support/sha256.h"
 #include "text/golden_testing.h"
@@ -70,11 +70,11 @@ TEST_F(TokenizerGolden, LongPiecesTakeNoQuadraticTime) {
   for (const char* unit : {"a", " ", "\n", "-", "漢", "é", "😀", "\x01", "1", "Ω", "\xCC\x81", "a "}) {
     std::string text;
     while (text.size() < 1'000'000) text += unit;
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // processor time: the machine may be busy
     const auto ids = Released().EncodeText(text);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_EQ(Released().Decode(ids), text);
-    EXPECT_LT(elapsed.count(), 10.0) << ::testing::PrintToString(unit);  // under a sanitizer; else 0.2
+    EXPECT_LT(seconds, 10.0) << ::testing::PrintToString(unit);  // under a sanitizer; else 0.2
   }
 }
 
