@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <system_error>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -88,14 +90,25 @@ bool CheckpointReport::ComponentComplete(Component component) const {
 }
 
 std::string CheckpointReport::ListOf(Component component, size_t max_lines) const {
-  std::string out;
-  size_t lines = 0;
-  for (const Disagreement& disagreement : disagreements) {
-    if (disagreement.component != component) continue;
-    if (++lines <= max_lines) out += (lines > 1 ? "\n" : "") + disagreement.Text();
+  // Faults of a whole file (it lies in another's place, say) repeat one line for each of its tensors.
+  using Likeness = std::tuple<std::string_view, std::string_view, std::string_view>;
+  std::map<Likeness, size_t> line_of;
+  std::vector<std::pair<const Disagreement*, size_t>> lines;  // with the number of tensors
+  for (const Disagreement& d : disagreements) {
+    if (d.component != component) continue;
+    const auto [at, first] = line_of.emplace(Likeness(d.file, d.found, d.expected), lines.size());
+    if (first) lines.emplace_back(&d, 0);
+    ++lines[at->second].second;
   }
-  if (lines > max_lines)
-    out += fmt::format("\nand {} more; `millrace inspect` lists all", WithThousands(lines - max_lines));
+  std::string out;
+  for (size_t i = 0; i < std::min(lines.size(), max_lines); ++i) {
+    const auto& [disagreement, tensors] = lines[i];
+    out += (i > 0 ? "\n" : "") + disagreement->Text();
+    if (tensors > 1) out += fmt::format(" (and {} more tensors likewise)", WithThousands(tensors - 1));
+  }
+  if (lines.size() > max_lines)
+    out +=
+        fmt::format("\nand {} more; `millrace inspect` lists all", WithThousands(lines.size() - max_lines));
   return out;
 }
 

@@ -57,7 +57,8 @@ struct CheckpointReport {
 
   // Whether drafting (or vision) can be used: the config has it and nothing about it disagrees.
   bool ComponentComplete(Component component) const;
-  // The disagreements of one component, one a line; the first `max_lines` and the number of the others.
+  // The disagreements of one component, one a line, tensors of one file that differ in the same way together;
+  // the first `max_lines` and the number of the others.
   std::string ListOf(Component component, size_t max_lines) const;
 };
 
