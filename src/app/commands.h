@@ -19,6 +19,8 @@ int ReportStatus(const Status& status);
 
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
 void AddEvalCommand(CLI::App& root, Invocation& invocation);
+void AddInspectCommand(CLI::App& root, Invocation& invocation);
+void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 
 }  // namespace millrace::app

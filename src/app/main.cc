@@ -8,6 +8,8 @@ int main(int argc, char** argv) {
   root.set_help_all_flag("--help-all", "Help of every subcommand");
   millrace::app::Invocation invocation;
   millrace::app::AddEvalCommand(root, invocation);
+  millrace::app::AddInspectCommand(root, invocation);
+  millrace::app::AddMakeCheckpointCommand(root, invocation);
   millrace::app::AddTokenizeCommand(root, invocation);
   try {
     root.parse(argc, argv);
