@@ -60,18 +60,24 @@ HWY_INLINE float ReduceLanes(const VF* HWY_RESTRICT sums) {
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-// out[t * kTileRows + r] = w[r] . x[t] for kTileRows rows and kTokens vectors of n elements, n a multiple
-// of 16.
+// The partial sums of kTokens x kTileRows dot products.
 template <size_t kTokens>
-HWY_INLINE void DotTile(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x, size_t n,
-                        float* HWY_RESTRICT out) {
-  const DF d;
-  VF sums[kTokens][kTileRows][kVecs];
+using TileSums = VF[kTokens][kTileRows][kVecs];
+
+template <size_t kTokens>
+HWY_INLINE void ZeroSums(TileSums<kTokens>& sums) {
   for (size_t t = 0; t < kTokens; ++t) {
     for (size_t r = 0; r < kTileRows; ++r) {
-      for (size_t v = 0; v < kVecs; ++v) sums[t][r][v] = hn::Zero(d);
+      for (size_t v = 0; v < kVecs; ++v) sums[t][r][v] = hn::Zero(DF());
     }
   }
+}
+
+// Adds w[r] . x[t] over n elements, n a multiple of 16.
+template <size_t kTokens>
+HWY_INLINE void AddToSums(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x, size_t n,
+                          TileSums<kTokens>& sums) {
+  const DF d;
   for (size_t i = 0; i < n; i += kLanes) {
 #pragma GCC unroll 4
     for (size_t v = 0; v < kVecs; ++v) {
@@ -87,6 +93,16 @@ HWY_INLINE void DotTile(const float* const* HWY_RESTRICT w, const float* const* 
       }
     }
   }
+}
+
+// out[t * kTileRows + r] = w[r] . x[t] for kTileRows rows and kTokens vectors of n elements, n a multiple
+// of 16.
+template <size_t kTokens>
+HWY_INLINE void DotTile(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x, size_t n,
+                        float* HWY_RESTRICT out) {
+  TileSums<kTokens> sums;
+  ZeroSums<kTokens>(sums);
+  AddToSums<kTokens>(w, x, n, sums);
   for (size_t t = 0; t < kTokens; ++t) {
     for (size_t r = 0; r < kTileRows; ++r) out[t * kTileRows + r] = ReduceLanes(sums[t][r]);
   }

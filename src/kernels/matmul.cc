@@ -4,23 +4,33 @@
 #include "kernels/matmul_formats.h"
 
 namespace millrace::kernels {
+namespace {
+
+// Wide loads that straddle cache lines cost twice.
+float* AlignToCacheLine(float* p) {
+  constexpr uintptr_t kLine = 64;
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  return p + ((address + kLine - 1) / kLine * kLine - address) / sizeof(float);
+}
+
+}  // namespace
 
 void MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
             float* y, int64_t y_stride, std::span<float> scratch) {
   MILLRACE_CHECK(a.cols % 32 == 0, "matrix columns are padded to blocks of 32 nowhere");
   MILLRACE_CHECK(row_begin >= 0 && row_begin <= row_end && row_end <= a.rows, "row range outside the matrix");
-  MILLRACE_CHECK(a.format == WeightFormat::kF32 || scratch.size() >= MatMulScratchFloats(a.cols),
-                 "matmul scratch smaller than one panel");
+  MILLRACE_CHECK(scratch.size() >= MatMulScratchFloats(a.cols), "matmul scratch smaller than announced");
   if (n_tokens == 0) return;
+  float* const aligned = AlignToCacheLine(scratch.data());
   switch (a.format) {
     case WeightFormat::kF32:
-      return MatMulF32(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch.data());
+      return MatMulF32(a, row_begin, row_end, x, n_tokens, y, y_stride, aligned);
     case WeightFormat::kBf16:
-      return MatMulBf16(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch.data());
+      return MatMulBf16(a, row_begin, row_end, x, n_tokens, y, y_stride, aligned);
     case WeightFormat::kFp8Tile32:
-      return MatMulFp8Tile32(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch.data());
+      return MatMulFp8Tile32(a, row_begin, row_end, x, n_tokens, y, y_stride, aligned);
     case WeightFormat::kFp4Row32:
-      return MatMulFp4Row32(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch.data());
+      return MatMulFp4Row32(a, row_begin, row_end, x, n_tokens, y, y_stride, aligned);
   }
 }
 

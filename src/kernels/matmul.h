@@ -31,23 +31,30 @@ struct InputRows {
   const int32_t* index = nullptr;
 };
 
-// Rows of a panel that is decoded once for all tokens; a good task size is a multiple of it.
+// How a product is cut into pieces that stay in the caches: rows and columns decoded together, tokens that
+// share a decoding. None of it shows in the results. A good task size is a multiple of kPanelRows.
 inline constexpr int64_t kPanelRows = 16;
+inline constexpr int64_t kStripRows = 2 * kPanelRows;
+inline constexpr size_t kChunkCols = 512;
+inline constexpr int64_t kTokenBlock = 64;
 
-// Floats of scratch that MatMul needs for matrices of up to `max_cols` columns.
+// Floats of scratch that MatMul needs for matrices of up to `max_cols` columns: one strip's chunk and the
+// sixteen partial sums of each of its rows for each token of a block, with room to start on a cache line.
 constexpr size_t MatMulScratchFloats(int64_t max_cols) {
-  return static_cast<size_t>(kPanelRows * max_cols);
+  const size_t chunk =
+      static_cast<size_t>(max_cols) < kChunkCols ? static_cast<size_t>(max_cols) : kChunkCols;
+  return static_cast<size_t>(kStripRows) * (chunk + 16 * static_cast<size_t>(kTokenBlock)) + 16;
 }
 
 // y[t * y_stride + o] = A[o] . x[t] for t in [0, n_tokens), o in [row_begin, row_end).
 //
 // The order of accumulation is part of the contract: element i of a dot product is added with one fused
 // multiply-add to partial sum i mod 16, in rising i, and the sixteen partial sums are added as a tree (l and
-// l + 8, then + 4, + 2,
-// + 1). It does not depend on the number of tokens, the row range, or the width of the vectors, so a token's
-// results are bit-identical in every batch. Rows are decoded exactly to float32.
+// l + 8, then + 4, + 2, + 1). It does not depend on the number of tokens, the row range, or the width of the
+// vectors, so a token's results are bit-identical in every batch. Rows are decoded exactly to float32.
 //
-// `scratch` holds at least MatMulScratchFloats(A.cols) floats, private to the calling thread.
+// `scratch` holds at least MatMulScratchFloats(A.cols) floats, private to the calling thread. Any element
+// alignment is right; inputs whose vectors start on a cache line are read fastest.
 void MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
             float* y, int64_t y_stride, std::span<float> scratch);
 

@@ -33,7 +33,7 @@ class Bf16Row {
 };
 
 void Bf16Decode(const WeightMatrix& a, int64_t row, float* out) {
-  DecodeInto(Bf16Row(a, row), static_cast<size_t>(a.cols), out);
+  DecodeInto(Bf16Row(a, row), 0, static_cast<size_t>(a.cols), out);
 }
 
 void Bf16MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,

@@ -112,7 +112,7 @@ class Fp4BlockRow {
 };
 
 void Fp4Row32Decode(const WeightMatrix& a, int64_t row, float* out) {
-  DecodeInto(Fp4BlockRow(a, row), static_cast<size_t>(a.cols), out);
+  DecodeInto(Fp4BlockRow(a, row), 0, static_cast<size_t>(a.cols), out);
 }
 
 void Fp4Row32MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,

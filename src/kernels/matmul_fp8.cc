@@ -70,7 +70,7 @@ class Fp8TileRow {
 };
 
 void Fp8Tile32Decode(const WeightMatrix& a, int64_t row, float* out) {
-  DecodeInto(Fp8TileRow(a, row), static_cast<size_t>(a.cols), out);
+  DecodeInto(Fp8TileRow(a, row), 0, static_cast<size_t>(a.cols), out);
 }
 
 void Fp8Tile32MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,

@@ -116,6 +116,28 @@ TEST(MatMul, EqualsTheReferenceForEveryShape) {
   }
 }
 
+// More rows, columns and tokens than are worked on at a time, and a ragged rest of each.
+TEST(MatMul, EqualsTheReferenceAcrossStripsChunksAndTokenBlocks) {
+  Random random(11);
+  constexpr int64_t kRows = 2 * kStripRows + 3;
+  constexpr int64_t kCols = 2 * static_cast<int64_t>(kChunkCols) + 96;
+  constexpr int64_t kTokens = 2 * kTokenBlock + 5;
+  for (const WeightFormat format : kFormats) {
+    const OwnedMatrix a(format, kRows, kCols, random);
+    const std::vector<float> x = RandomFloats(random, kTokens * kCols);
+    const InputRows input{.base = x.data(), .stride = kCols};
+    const std::vector<float> expected = Reference(a.view(), input, kTokens);
+    ForEachTarget([&] {
+      for (const int64_t n_tokens : {int64_t{1}, int64_t{5}, kTokenBlock, kTokenBlock + 1, kTokens}) {
+        const auto n = static_cast<size_t>(n_tokens * kRows);
+        ASSERT_NO_FATAL_FAILURE(
+            ExpectSameBits(Multiply(a.view(), input, n_tokens), std::span(expected).first(n)))
+            << n_tokens << " tokens";
+      }
+    });
+  }
+}
+
 TEST(MatMul, RowRangesAndStridesWriteOnlyTheirOwnResults) {
   Random random(2);
   constexpr int64_t kRows = 41;
