@@ -56,16 +56,23 @@ class Mailbox {
 }  // namespace
 
 struct Engine::Impl {
-  Impl(std::unique_ptr<StepModel> model, EngineOptions engine_options)
+  Impl(std::unique_ptr<StepModel> model, EngineOptions engine_options, MemoryLedger* ledger)
       : options(engine_options),
         vocab_size(model->vocab_size()),
         max_model_len(model->max_model_len()),
-        loop(std::move(model), engine_options, board),
-        thread([this] { Run(); }) {}
+        loop(std::move(model), engine_options, board) {
+    if (ledger != nullptr) {
+      const uint64_t bytes = LogitsAndSamplingBytes(vocab_size, options.max_num_seqs);
+      account = &ledger->Open("logits and sampling", bytes);
+      account->Add(bytes);
+    }
+    thread = std::thread([this] { Run(); });
+  }
 
   ~Impl() {
     mailbox.Close();
     thread.join();
+    if (account != nullptr) account->Remove(account->live_bytes());
   }
 
   void Run() {
@@ -101,11 +108,17 @@ struct Engine::Impl {
   bool draining = false;  // guarded by submit_mutex
 
   Loop loop;  // the thread's alone
+  MemoryAccount* account = nullptr;
   std::thread thread;
 };
 
-Engine::Engine(std::unique_ptr<StepModel> model, EngineOptions options)
-    : impl_(std::make_unique<Impl>(std::move(model), options)) {}
+uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs) {
+  return static_cast<uint64_t>(vocab_size) * static_cast<uint64_t>(max_num_seqs) * sizeof(float) +
+         Sampler::ScratchBytes(vocab_size);
+}
+
+Engine::Engine(std::unique_ptr<StepModel> model, EngineOptions options, MemoryLedger* ledger)
+    : impl_(std::make_unique<Impl>(std::move(model), options, ledger)) {}
 
 Engine::~Engine() = default;
 

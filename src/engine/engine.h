@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/ids.h"
+#include "base/ledger.h"
 #include "base/result.h"
 #include "engine/request.h"
 #include "engine/stats_board.h"
@@ -12,11 +13,17 @@
 
 namespace millrace::engine {
 
+// The most sequences an engine runs at once.
+inline constexpr int kMaxNumSeqs = 1024;
+
 struct EngineOptions {
   int max_num_seqs = 4;  // >= 1; sequences that hold model state at once
   int max_queue = 256;   // >= 0; requests beyond max_num_seqs; more are refused with kResourceExhausted
   int64_t prefill_chunk = 512;  // >= 1; prompt tokens of one step (bounded by StepModel::max_batch_tokens)
 };
+
+// Bytes of an engine's own buffers: a row of logits for every sequence, and the sampler.
+uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs);
 
 // The loop that owns all sequence state, on one thread of its own. Any thread may call Submit, Cancel, stats
 // and Drain; the first three send messages and never wait for a step.
@@ -28,7 +35,8 @@ struct EngineOptions {
 // What a sink or the model throws is caught here and ends the requests concerned with kError.
 class Engine {
  public:
-  Engine(std::unique_ptr<StepModel> model, EngineOptions options);
+  // Opens the account "logits and sampling" in `ledger` (optional, outlives the engine).
+  Engine(std::unique_ptr<StepModel> model, EngineOptions options, MemoryLedger* ledger = nullptr);
   // Cancels what is left and joins.
   ~Engine();
   Engine(const Engine&) = delete;

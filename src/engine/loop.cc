@@ -32,7 +32,8 @@ Status Guarded(std::string_view what, FunctionRef<void()> call) {
 
 Loop::Loop(std::unique_ptr<StepModel> model, const EngineOptions& options, StatsBoard& board)
     : model_(std::move(model)), options_(options), board_(board), sampler_(model_->vocab_size()) {
-  MILLRACE_CHECK(options.max_num_seqs >= 1 && options.max_queue >= 0 && options.prefill_chunk >= 1,
+  MILLRACE_CHECK(options.max_num_seqs >= 1 && options.max_num_seqs <= kMaxNumSeqs && options.max_queue >= 0 &&
+                     options.prefill_chunk >= 1,
                  "engine options out of range: the flags' parser must refuse them");
   MILLRACE_CHECK(model_->max_batch_tokens() >= 1, "a model that takes no tokens");
   const auto slots = static_cast<size_t>(options.max_num_seqs);

@@ -1,0 +1,95 @@
+#include "engine/load.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "model/engram_hash.h"
+#include "model/layer_plan.h"
+
+namespace millrace::engine {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+class Stopwatch {
+ public:
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void LogIncomplete(const model::CheckpointReport& report, model::Component component, std::string_view name) {
+  const std::string problems = report.ListOf(component, 1);
+  if (!problems.empty()) spdlog::warn("{} cannot be used: {}", name, problems);
+}
+
+void LogPlan(const std::vector<PlannedMemory>& plan) {
+  uint64_t total = 0;
+  std::string line;
+  for (const PlannedMemory& item : plan) {
+    total += item.bytes;
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", item.name, HumanBytes(item.bytes));
+  }
+  spdlog::info("memory plan: {} in all: {}", HumanBytes(total), line);
+}
+
+}  // namespace
+
+int UsableProcessors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Result<LoadedModel> LoadStepModel(const std::filesystem::path& dir, const LoadOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return Error(ErrorCode::kInvalidArgument,
+                 fmt::format("threads is {}; it must be from 1 to {}, or 0 for one per processor",
+                             options.threads, kMaxThreads));
+  }
+  LoadedModel loaded;
+  loaded.ledger = std::make_unique<MemoryLedger>();
+
+  const Stopwatch opening;
+  MILLRACE_ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::Open(dir));
+  loaded.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
+  const model::CheckpointReport& report = loaded.checkpoint->report();
+  spdlog::info("weights: {} tensors, {} mapped from {} in {:.2f} s", WithThousands(report.found.total.tensors),
+               HumanBytes(report.found.total.bytes), dir.string(), opening.Seconds());
+  LogIncomplete(report, model::Component::kDraft, "the draft head");
+  LogIncomplete(report, model::Component::kVision, "the vision tower");
+
+  const Stopwatch hashing;
+  MILLRACE_ASSIGN_OR_RETURN(auto engram, model::EngramHash::ForCheckpoint(loaded.checkpoint->config(), dir));
+  spdlog::info("n-gram tables: {} token classes, {} layers, in {:.2f} s",
+               WithThousands(static_cast<uint64_t>(engram.classes().n_classes)), engram.n_layers(),
+               hashing.Seconds());
+
+  loaded.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : UsableProcessors());
+  MILLRACE_ASSIGN_OR_RETURN(const auto plan, model::LayerPlan::Build(loaded.checkpoint->config()));
+  MILLRACE_ASSIGN_OR_RETURN(const auto memory,
+                            ModelStepper::PlanMemory(plan, options.stepper, loaded.pool->size()));
+  LogPlan(memory);
+  MILLRACE_ASSIGN_OR_RETURN(
+      loaded.model, ModelStepper::Create(*loaded.checkpoint, std::move(engram), *loaded.pool, options.stepper,
+                                         loaded.ledger.get()));
+  const int64_t kv_tokens = loaded.model->kv_tokens();
+  const int64_t max_model_len = loaded.model->max_model_len();
+  spdlog::info("KV pool: {} tokens; maximum concurrency for {} tokens: {:.2f}x ({} slots, {} threads)",
+               WithThousands(static_cast<uint64_t>(kv_tokens)),
+               WithThousands(static_cast<uint64_t>(max_model_len)),
+               static_cast<double>(kv_tokens) / static_cast<double>(max_model_len),
+               options.stepper.max_num_seqs, loaded.pool->size());
+  return loaded;
+}
+
+}  // namespace millrace::engine

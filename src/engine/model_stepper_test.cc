@@ -1,0 +1,214 @@
+#include "engine/model_stepper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <random>
+
+#include "engine/engine.h"
+#include "engine/load.h"
+#include "engine/recording_sink.h"
+
+namespace millrace::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char* const kMini = MILLRACE_SOURCE_DIR "/models/mini";
+
+LoadOptions SmallOptions() {
+  LoadOptions options;
+  options.threads = 2;
+  options.stepper.max_model_len = 2048;
+  options.stepper.max_num_seqs = 3;
+  options.stepper.max_batch_tokens = 96;
+  return options;
+}
+
+LoadedModel LoadMini(const LoadOptions& options = SmallOptions()) {
+  auto loaded = LoadStepModel(kMini, options);
+  if (!loaded.ok()) {
+    ADD_FAILURE() << loaded.error().message();
+    std::abort();
+  }
+  return std::move(loaded).value();
+}
+
+std::vector<TokenId> RandomTokens(size_t n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::vector<TokenId> tokens(n);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(rng() % 1200);
+  return tokens;
+}
+
+// Feeds `tokens` in chunks of `chunk`; the logits after the last.
+std::vector<float> LogitsAfter(StepModel& model, const std::vector<TokenId>& tokens, size_t chunk) {
+  auto sequence = model.NewSequence(static_cast<int64_t>(tokens.size()));
+  EXPECT_TRUE(sequence.ok());
+  std::vector<float> logits(static_cast<size_t>(model.vocab_size()));
+  for (size_t at = 0; at < tokens.size(); at += chunk) {
+    const auto part = std::span(tokens).subspan(at, std::min(chunk, tokens.size() - at));
+    const bool last = at + part.size() == tokens.size();
+    const StepItem item{sequence->get(), part, last};
+    model.Step({&item, 1}, last ? std::span<float>(logits) : std::span<float>());
+  }
+  return logits;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(ModelStepper, ChunksDoNotChangeABit) {
+  LoadedModel mini = LoadMini();
+  const std::vector<TokenId> tokens = RandomTokens(300, 1);
+  const std::vector<float> expected = LogitsAfter(*mini.model, tokens, 96);
+  for (size_t chunk : {1, 7, 64})
+    EXPECT_TRUE(SameBits(LogitsAfter(*mini.model, tokens, chunk), expected)) << chunk;
+}
+
+TEST(ModelStepper, AReusedStateStartsAfresh) {
+  LoadedModel mini = LoadMini();
+  const std::vector<TokenId> tokens = RandomTokens(40, 2);
+  const std::vector<float> fresh = LogitsAfter(*mini.model, tokens, 40);
+  (void)LogitsAfter(*mini.model, RandomTokens(700, 3), 96);
+  EXPECT_TRUE(SameBits(LogitsAfter(*mini.model, tokens, 40), fresh));
+}
+
+TEST(ModelStepper, SequencesReserveWholePagesAndGiveThemBack) {
+  LoadOptions options = SmallOptions();
+  options.stepper.kv_tokens = 4 * 256;
+  LoadedModel mini = LoadMini(options);
+  ModelStepper& model = *mini.model;
+  EXPECT_EQ(model.kv_tokens(), 1024);
+  {
+    auto first = model.NewSequence(257);  // two pages
+    ASSERT_TRUE(first.ok());
+    EXPECT_EQ(model.free_kv_tokens(), 512);
+    auto too_long = model.NewSequence(513);
+    ASSERT_FALSE(too_long.ok());
+    EXPECT_EQ(too_long.error().code(), ErrorCode::kResourceExhausted);
+    EXPECT_EQ(too_long.error().message(),
+              "KV memory for a sequence of 513 tokens: 3 pages are needed, 2 of 4 are free");
+    auto second = model.NewSequence(1);
+    auto third = model.NewSequence(256);
+    ASSERT_TRUE(second.ok() && third.ok());
+    auto no_state = model.NewSequence(1);
+    ASSERT_FALSE(no_state.ok());
+    EXPECT_EQ(no_state.error().code(), ErrorCode::kResourceExhausted);
+  }
+  EXPECT_EQ(model.free_kv_tokens(), 1024);
+}
+
+TEST(ModelStepper, HoldsWhatThePlanSays) {
+  const LoadOptions options = SmallOptions();
+  LoadedModel mini = LoadMini(options);
+  const auto layer_plan = model::LayerPlan::Build(mini.checkpoint->config());
+  ASSERT_TRUE(layer_plan.ok());
+  const auto plan = ModelStepper::PlanMemory(*layer_plan, options.stepper, mini.pool->size());
+  ASSERT_TRUE(plan.ok());
+  std::map<std::string, uint64_t> planned;
+  for (const PlannedMemory& line : *plan) planned[line.name] = line.bytes;
+  EXPECT_EQ(planned.size(), 5u);
+  EXPECT_GT(planned["weights (mapped)"], 2u << 20);
+
+  const Engine engine(std::move(mini.model), {.max_num_seqs = 3}, mini.ledger.get());
+  std::map<std::string, const MemoryAccount*> accounts;
+  for (const MemoryAccount* account : mini.ledger->accounts()) accounts[account->name()] = account;
+  for (const char* name : {"window states", "forward scratch", "logits and sampling"}) {
+    ASSERT_TRUE(accounts.contains(name)) << name;
+    EXPECT_EQ(accounts[name]->live_bytes(), planned[name]) << name;
+    EXPECT_EQ(accounts[name]->planned_bytes(), planned[name]) << name;
+  }
+  ASSERT_TRUE(accounts.contains("kv pages"));
+  EXPECT_LE(accounts["kv pages"]->planned_bytes(), planned["kv pages"]);
+  EXPECT_GE(accounts["kv pages"]->planned_bytes() * 1.01, static_cast<double>(planned["kv pages"]));
+}
+
+TEST(ModelStepper, APlanOverTheBudgetIsRefusedWithTheNumbers) {
+  LoadOptions options = SmallOptions();
+  options.stepper.ram_bytes = 1 << 20;
+  const auto refused = LoadStepModel(kMini, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kResourceExhausted);
+  for (const char* part : {"the RAM budget is 1.00 MiB", "weights (mapped)", "kv pages", "window states",
+                           "forward scratch", "logits and sampling", "lower --max-model-len"}) {
+    EXPECT_THAT(refused.error().message(), HasSubstr(part));
+  }
+  options.stepper.ram_bytes = uint64_t{1} << 30;
+  EXPECT_TRUE(LoadStepModel(kMini, options).ok());
+}
+
+TEST(LoadStepModel, RefusesOptionsOutOfRangeByName) {
+  const auto message = [](auto spoil) {
+    LoadOptions options = SmallOptions();
+    spoil(options);
+    const auto loaded = LoadStepModel(kMini, options);
+    EXPECT_FALSE(loaded.ok());
+    return loaded.ok() ? std::string() : loaded.error().message();
+  };
+  EXPECT_EQ(message([](LoadOptions& o) { o.stepper.max_model_len = 32769; }),
+            "max-model-len is 32769; it must be from 2 to 32768, the checkpoint's max_position_embeddings");
+  EXPECT_EQ(message([](LoadOptions& o) { o.stepper.max_num_seqs = 0; }),
+            "max-num-seqs is 0; it must be from 1 to 1024");
+  EXPECT_EQ(message([](LoadOptions& o) { o.stepper.max_batch_tokens = 0; }),
+            "max-num-batched-tokens is 0; it must be from 1 to 65536");
+  EXPECT_THAT(message([](LoadOptions& o) { o.stepper.kv_tokens = 0; }), HasSubstr("max-total-tokens is 0"));
+  EXPECT_THAT(message([](LoadOptions& o) { o.threads = -1; }), HasSubstr("threads is -1"));
+  EXPECT_THAT(LoadStepModel("/nonexistent", SmallOptions()).error().message(), HasSubstr("/nonexistent"));
+}
+
+struct Example {
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> output;
+};
+
+std::vector<TokenId> Ids(const boost::json::value& value) {
+  return boost::json::value_to<std::vector<TokenId>>(value);
+}
+
+// The README's examples, without near ties: another order of sums may decide those otherwise.
+std::vector<Example> MiniExamples() {
+  std::ifstream file(std::string(kMini) + "/examples.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const boost::json::value entries = boost::json::parse(text);
+  std::vector<Example> examples;
+  for (const boost::json::value& entry : entries.as_array()) {
+    if (entry.at("smallest_margin").as_double() < 0.01) continue;
+    examples.push_back({Ids(entry.at("prompt_ids")), Ids(entry.at("output_ids"))});
+  }
+  EXPECT_GE(examples.size(), 12u);
+  return examples;
+}
+
+// All examples at once, in small chunks, beside each other: the trained answers, token by token.
+TEST(ModelStepper, TheEngineGivesTheMiniModelsAnswers) {
+  const std::vector<Example> examples = MiniExamples();
+  for (int max_num_seqs : {1, 3}) {
+    LoadedModel mini = LoadMini();
+    Engine engine(std::move(mini.model), {.max_num_seqs = max_num_seqs, .prefill_chunk = 40});
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (const Example& example : examples) {
+      GenerationRequest request;
+      request.prompt = example.prompt;
+      request.sampling.temperature = 0;
+      request.sampling.max_tokens = 200;
+      sinks.push_back(std::make_shared<RecordingSink>());
+      ASSERT_TRUE(engine.Submit(std::move(request), sinks.back()).ok());
+    }
+    for (size_t i = 0; i < examples.size(); ++i) {
+      const auto finish = sinks[i]->WaitForFinish();
+      ASSERT_TRUE(finish.has_value());
+      EXPECT_EQ(finish->reason, FinishReason::kStop);
+      EXPECT_EQ(sinks[i]->tokens(), examples[i].output) << "example " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::engine
