@@ -31,6 +31,7 @@ struct HttpServer::Impl {
   uint16_t port = 0;
   std::thread thread;
 
+  Error Failed(std::string_view what, const error_code& failure) const;
   Status Bind();
   asio::awaitable<void> Accept();
   void RunLoop();
@@ -38,29 +39,27 @@ struct HttpServer::Impl {
   bool WaitForConnections(std::chrono::steady_clock::time_point deadline);
 };
 
+Error HttpServer::Impl::Failed(std::string_view what, const error_code& failure) const {
+  const std::string_view remedy = failure == asio::error::address_in_use
+                                      ? " (another process uses that port: choose another --port)"
+                                      : "";
+  return Error(ErrorCode::kIo, fmt::format("cannot {} {}:{}: {}{}", what, shared.options.host,
+                                           shared.options.port, failure.message(), remedy));
+}
+
 Status HttpServer::Impl::Bind() {
-  const HttpServerOptions& options = shared.options;
-  const auto fail = [&](std::string_view what, const error_code& failure) {
-    const std::string_view remedy = failure == asio::error::address_in_use
-                                        ? " (another process uses that port: choose another --port)"
-                                        : "";
-    return Error(ErrorCode::kIo, fmt::format("cannot {} {}:{}: {}{}", what, options.host, options.port,
-                                             failure.message(), remedy));
-  };
   error_code failure;
   tcp::resolver resolver(context);
-  const auto found = resolver.resolve(options.host, std::to_string(options.port),
+  const auto found = resolver.resolve(shared.options.host, std::to_string(shared.options.port),
                                       tcp::resolver::passive | tcp::resolver::numeric_service, failure);
-  if (failure) return fail("resolve", failure);
+  if (failure) return Failed("resolve", failure);
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor.open(endpoint.protocol(), failure);
-  if (failure) return fail("open a socket for", failure);
+  if (failure) return Failed("open a socket for", failure);
   acceptor.set_option(tcp::acceptor::reuse_address(true), failure);
-  if (failure) return fail("prepare", failure);
+  if (failure) return Failed("prepare", failure);
   acceptor.bind(endpoint, failure);
-  if (failure) return fail("listen on", failure);
-  acceptor.listen(asio::socket_base::max_listen_connections, failure);
-  if (failure) return fail("listen on", failure);
+  if (failure) return Failed("listen on", failure);
   port = acceptor.local_endpoint(failure).port();
   return {};
 }
@@ -112,16 +111,23 @@ bool HttpServer::Impl::WaitForConnections(std::chrono::steady_clock::time_point 
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options, HttpHandler handler) {
+Result<std::unique_ptr<HttpServer>> HttpServer::Bind(const HttpServerOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->shared.options = options;
-  impl->shared.handler = std::move(handler);
   impl->shared.gate = std::make_shared<PostGate>(impl->context);
   MILLRACE_RETURN_IF_ERROR(impl->Bind());
-  asio::co_spawn(
-      impl->context, [raw = impl.get()] { return raw->Accept(); }, asio::detached);
-  impl->thread = std::thread([raw = impl.get()] { raw->RunLoop(); });
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+Status HttpServer::Serve(HttpHandler handler) {
+  impl_->shared.handler = std::move(handler);
+  error_code failure;
+  impl_->acceptor.listen(asio::socket_base::max_listen_connections, failure);
+  if (failure) return impl_->Failed("listen on", failure);
+  asio::co_spawn(
+      impl_->context, [impl = impl_.get()] { return impl->Accept(); }, asio::detached);
+  impl_->thread = std::thread([impl = impl_.get()] { impl->RunLoop(); });
+  return {};
 }
 
 HttpServer::~HttpServer() {

@@ -43,12 +43,16 @@ struct HttpServerStats {
 // once. A client that shuts down its sending side counts as gone. Any thread may call the public methods.
 class HttpServer {
  public:
-  // Binds, listens and starts. Error kIo names address and reason (port in use, no such address).
-  static Result<std::unique_ptr<HttpServer>> Start(const HttpServerOptions& options, HttpHandler handler);
+  // Takes the address, so that a server which loads for minutes learns at once that its port is in use;
+  // nothing is accepted yet. Error kIo names address and reason.
+  static Result<std::unique_ptr<HttpServer>> Bind(const HttpServerOptions& options);
   // Closes everything at once.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
+
+  // Listens and starts the I/O thread; call once. Error kIo as above.
+  Status Serve(HttpHandler handler);
 
   // The bound address as clients write it, "127.0.0.1:8000", and its port.
   std::string address() const;

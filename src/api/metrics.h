@@ -20,7 +20,7 @@ class Metrics {
   Metrics(std::string model_name, const engine::Engine& engine, const MemoryLedger* ledger);
   ~Metrics();
 
-  // Adds the server's connection counters; call before it serves /metrics.
+  // Adds the server's connection counters; call before it serves.
   void SetHttpStats(std::function<HttpServerStats()> stats);
 
   void OnFirstToken(double seconds_since_arrival);

@@ -28,13 +28,12 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::Start(ScriptedServerOpti
   server->ledger_.Open("scripts", 1 << 20);
   server->service_ = std::make_unique<Service>(*server->engine_, *server->encoder_,
                                                std::move(options.service), &server->ledger_);
-  auto http = HttpServer::Start(options.http, [service = server->service_.get()](
-                                                  HttpRequest request, std::shared_ptr<Exchange> exchange) {
-    service->Handle(std::move(request), std::move(exchange));
-  });
-  if (!http.ok()) return http.error();
-  server->http_ = std::move(http).value();
-  server->service_->metrics().SetHttpStats([raw = server->http_.get()] { return raw->stats(); });
+  MILLRACE_ASSIGN_OR_RETURN(server->http_, HttpServer::Bind(options.http));
+  server->service_->metrics().SetHttpStats([http = server->http_.get()] { return http->stats(); });
+  MILLRACE_RETURN_IF_ERROR(server->http_->Serve(
+      [service = server->service_.get()](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+        service->Handle(std::move(request), std::move(exchange));
+      }));
   return server;
 }
 

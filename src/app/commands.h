@@ -21,6 +21,7 @@ int ReportStatus(const Status& status);
 void AddEvalCommand(CLI::App& root, Invocation& invocation);
 void AddInspectCommand(CLI::App& root, Invocation& invocation);
 void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation);
+void AddServeCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 
 }  // namespace millrace::app

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   millrace::app::AddEvalCommand(root, invocation);
   millrace::app::AddInspectCommand(root, invocation);
   millrace::app::AddMakeCheckpointCommand(root, invocation);
+  millrace::app::AddServeCommand(root, invocation);
   millrace::app::AddTokenizeCommand(root, invocation);
   try {
     root.parse(argc, argv);
