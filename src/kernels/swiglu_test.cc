@@ -28,7 +28,8 @@ TEST(SwiGlu, MatchesDoubleWithAndWithoutLimit) {
       SwiGlu(gate.data(), up.data(), static_cast<int64_t>(n), limit, 0.7f, out.data());
       for (size_t i = 0; i < n; ++i) {
         const double exact = Exact(gate[i], up[i], limit, 0.7f);
-        ASSERT_NEAR(out[i], exact, 5e-7 * std::abs(exact) + 1e-37) << gate[i] << ", " << up[i];
+        // Below -88.7, e^-gate overflows and the result is zero instead of at most this.
+        ASSERT_NEAR(out[i], exact, 5e-7 * std::abs(exact) + 1e-34) << gate[i] << ", " << up[i];
       }
       // In place over either input.
       std::vector<float> over_gate = gate;

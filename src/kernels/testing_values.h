@@ -20,7 +20,10 @@ inline std::vector<float> RandomFloats(Random& random, size_t n) {
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int> exponent(-6, 6);
   std::vector<float> values(n);
-  for (float& v : values) v = std::ldexp(normal(random), exponent(random));
+  for (float& v : values) {
+    const float mantissa = normal(random);  // apart, so that every compiler draws in this order
+    v = std::ldexp(mantissa, exponent(random));
+  }
   return values;
 }
 
