@@ -44,6 +44,9 @@ class Comparison {
   Comparison(std::span<const TensorSpec> catalogue, const CheckpointIndex& index,
              std::span<const Shard> shards)
       : catalogue_(catalogue), index_(index), shards_(shards) {
+    specs_.reserve(catalogue_.size());
+    places_.reserve(catalogue_.size());
+    index_shard_.reserve(index_.weight_map.size());
     for (const TensorSpec& spec : catalogue_) {
       specs_.emplace(spec.name, &spec);
       has_component_[static_cast<size_t>(spec.component)] = true;
@@ -52,6 +55,7 @@ class Comparison {
   }
 
   CheckOutcome Run() && {
+    outcome_.matches.reserve(catalogue_.size());
     for (const Shard& shard : shards_) shard.file.ok() ? AddShard(shard) : ReportUnreadable(shard);
     CheckTotalSize();
     for (const TensorSpec& spec : catalogue_) CheckSpec(spec);
@@ -146,13 +150,13 @@ class Comparison {
   void CheckSpec(const TensorSpec& spec) {
     const auto named = index_shard_.find(spec.name);
     const auto place = places_.find(spec.name);
-    const std::string expected = TypeAndShape(spec.dtype, spec.shape);
+    const auto expected = [&] { return TypeAndShape(spec.dtype, spec.shape); };
     if (place == places_.end()) {
       if (named == index_shard_.end()) {
-        Report(spec.component, kIndexFileName, spec.name, "no such tensor", expected);
+        Report(spec.component, kIndexFileName, spec.name, "no such tensor", expected());
       } else if (IsReadable(named->second)) {
         Report(spec.component, named->second, spec.name, "no such tensor in the shard that the index names",
-               expected);
+               expected());
       }
       return;
     }
@@ -160,7 +164,7 @@ class Comparison {
     CheckPlace(spec.name, *shard);
     const Match& match = outcome_.matches.emplace_back(&spec, shard, info);
     if (!match.AsExpected())
-      Report(spec.component, shard->name, spec.name, TypeAndShape(info->dtype, info->shape), expected);
+      Report(spec.component, shard->name, spec.name, TypeAndShape(info->dtype, info->shape), expected());
   }
 
   // The index and the shards agree on where a tensor lies.
