@@ -39,7 +39,7 @@ struct Disagreement {
 };
 
 // Which scale tensors are read in search of byte 255, NaN in ue8m0. What is left out is read, and must be
-// checked, where it is used. In the released checkpoint the dense scales are 6.8 MB, the experts' 17.4 GB,
+// checked, where it is used. In the released checkpoint the dense scales are 7.2 MB, the experts' 17.4 GB,
 // the engram tables' 6.1 GB; everything else about a checkpoint is checked from 10 MB of headers.
 enum class ScaleScan : uint8_t {
   kDense,         // all but the experts and the engram tables
