@@ -37,11 +37,11 @@ class Tokenizer {
   int64_t vocab_size() const { return static_cast<int64_t>(byte_ends_.size()); }
 
   // Text from outside: a literal such as "<think>" in it is ordinary text, never a control token. Bytes that
-  // are not UTF-8 become U+FFFD, one per maximal ill-formed subpart. Texts below 2 GiB; time grows with n log
-  // n of the longest piece at worst.
+  // are not UTF-8 become U+FFFD, one per maximal ill-formed subpart. Texts below 2 GiB. A piece of n bytes
+  // takes n log n steps at worst.
   std::vector<TokenId> EncodeText(std::string_view text) const;
-  // Trusted text, such as a template: control tokens are cut out first, leftmost and longest. Repairs
-  // likewise.
+  // Trusted text, such as a template: control tokens are cut out first, the leftmost and of several at one
+  // place the longest. Repairs the same.
   std::vector<TokenId> EncodePrompt(std::string_view text) const;
 
   // The same, appended to `ids`.
