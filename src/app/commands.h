@@ -18,7 +18,9 @@ struct Invocation {
 int ReportStatus(const Status& status);
 
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
+void AddChatCommand(CLI::App& root, Invocation& invocation);
 void AddEvalCommand(CLI::App& root, Invocation& invocation);
+void AddGenerateCommand(CLI::App& root, Invocation& invocation);
 void AddInspectCommand(CLI::App& root, Invocation& invocation);
 void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation);
 void AddServeCommand(CLI::App& root, Invocation& invocation);

@@ -7,7 +7,9 @@ int main(int argc, char** argv) {
   root.require_subcommand(1);
   root.set_help_all_flag("--help-all", "Help of every subcommand");
   millrace::app::Invocation invocation;
+  millrace::app::AddChatCommand(root, invocation);
   millrace::app::AddEvalCommand(root, invocation);
+  millrace::app::AddGenerateCommand(root, invocation);
   millrace::app::AddInspectCommand(root, invocation);
   millrace::app::AddMakeCheckpointCommand(root, invocation);
   millrace::app::AddServeCommand(root, invocation);
