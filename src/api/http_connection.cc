@@ -378,7 +378,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     if (!stream_.socket().is_open()) co_return;
     stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
     stream_.expires_after(std::chrono::seconds(1));
-    idle_ = true;
     buffer_.clear();
     for (size_t swallowed = 0; swallowed < kMaxSwallowedBytes;) {
       const auto [failure, n] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
