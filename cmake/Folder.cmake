@@ -15,6 +15,9 @@ function(millrace_folder name)
   target_include_directories(${target} PUBLIC ${view})
   list(TRANSFORM ARG_DEPS PREPEND millrace_)
   target_link_libraries(${target} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
+  if(NOT name STREQUAL "kernels")  # its few includes are parsed once per instruction set anyway
+    target_precompile_headers(${target} REUSE_FROM millrace_precompiled)
+  endif()
 endfunction()
 
 # millrace_test(<binary> SOURCES x_test.cc ... LIBS <target>... [LABELS label...] [TIMEOUT seconds])
@@ -32,6 +35,9 @@ function(millrace_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE MILLRACE_SHARED_DIR="${MILLRACE_SHARED_DIR}"
                                              MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_precompile_headers(${name} REUSE_FROM millrace_precompiled_tests)
+  # The code under test is optimised as it is shipped; the tests themselves only cost time to optimise.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()

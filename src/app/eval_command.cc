@@ -106,9 +106,10 @@ class Evaluator {
   EvalTensor Run(const Prompt& prompt, model::LayerTrace* trace) {
     state_->Reset();
     const auto vocab = static_cast<size_t>(vocab_size_);
-    EvalTensor out{.info = {.name = "logits." + prompt.name,
-                            .dtype = formats::DType::kF32,
-                            .shape = {static_cast<int64_t>(prompt.ids.size()), vocab_size_}}};
+    EvalTensor out;
+    out.info.name = "logits." + prompt.name;
+    out.info.dtype = formats::DType::kF32;
+    out.info.shape = {static_cast<int64_t>(prompt.ids.size()), vocab_size_};
     out.bytes.resize(prompt.ids.size() * vocab * sizeof(float));
     std::vector<float> logits(static_cast<size_t>(chunk_) * vocab);
     for (size_t at = 0; at < prompt.ids.size(); at += static_cast<size_t>(chunk_)) {

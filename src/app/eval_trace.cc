@@ -61,14 +61,18 @@ void EvalTrace::OnIntegers(const std::string& name, std::span<const int64_t> val
 std::vector<EvalTensor> EvalTrace::Tensors(const std::string& prefix) const {
   std::vector<EvalTensor> tensors;
   for (const auto& [name, collected] : floats_) {
-    EvalTensor tensor{.info = {.name = prefix + name, .dtype = DType::kF32}};
+    EvalTensor tensor;
+    tensor.info.name = prefix + name;
+    tensor.info.dtype = DType::kF32;
     const std::vector<float> values =
         Join(collected, -std::numeric_limits<float>::infinity(), tensor.info.shape);
     tensor.bytes = BytesAs<float>(values);
     tensors.push_back(std::move(tensor));
   }
   for (const auto& [name, collected] : integers_) {
-    EvalTensor tensor{.info = {.name = prefix + name, .dtype = DType::kI32}};
+    EvalTensor tensor;
+    tensor.info.name = prefix + name;
+    tensor.info.dtype = DType::kI32;
     const bool blocks = name.ends_with(".candidate_blocks");
     const std::vector<int64_t> values = Join(collected, int64_t{blocks ? 0 : -1}, tensor.info.shape);
     if (name == "hash_ids") {
