@@ -38,9 +38,10 @@ struct Disagreement {
   std::string Text() const;
 };
 
-// Which scale tensors are read in search of byte 255, NaN in ue8m0. What is left out is read, and must be
-// checked, where it is used. In the released checkpoint the dense scales are 7.2 MB, the experts' 17.4 GB,
-// the engram tables' 6.1 GB; everything else about a checkpoint is checked from 10 MB of headers.
+// Which scale tensors are read in search of byte 255, NaN in ue8m0. A NaN that is left out
+// reaches the logits of the requests that use it, and ends them with an error. In the released checkpoint the dense scales are 7.2 MB, the experts' 17.4 GB
+// (the drive's time, or a few seconds from memory), the engram tables' 6.1 GB; everything else about a
+// checkpoint is checked from 10 MB of headers.
 enum class ScaleScan : uint8_t {
   kDense,         // all but the experts and the engram tables
   kExceptTables,  // all but the engram tables
@@ -75,7 +76,7 @@ class Checkpoint {
 
   // Inspect, then refuse (kMismatch) when the backbone disagrees; the error lists the backbone's
   // disagreements. Draft and vision gaps are left in report() for the caller to announce. The engram tables'
-  // scales are not scanned by default: whoever fetches a row checks its eight scale bytes.
+  // scales are not scanned by default (ScaleScan).
   static Result<Checkpoint> Open(const std::filesystem::path& dir, ScaleScan scan = ScaleScan::kExceptTables);
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
