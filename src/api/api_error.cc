@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "text/utf8.h"
 
 namespace millrace::api {
 namespace {
@@ -69,7 +70,8 @@ int ApiError::retry_after_seconds() const {
 
 std::string ErrorJson(const ApiError& error) {
   boost::json::object detail;
-  detail["message"] = error.message;
+  // It may quote what a client sent.
+  detail["message"] = text::RepairUtf8(error.message);
   detail["type"] = error.type();
   if (error.param.empty()) {
     detail["param"] = nullptr;

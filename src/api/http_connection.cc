@@ -138,7 +138,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     } catch (const std::exception& error) {
       spdlog::error("a connection ended because of an exception: {}", error.what());
     }
-    if (exchange_) exchange_->MarkGone();
+    if (exchange_) {
+      exchange_->MarkGone();
+      exchange_->MarkDelivered();  // its wake-up refers to this connection
+    }
     Close();
   }
 

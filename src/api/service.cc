@@ -62,6 +62,19 @@ std::string PercentDecoded(std::string_view text) {
   return out;
 }
 
+// For the log: what a client sent must not look like a line of its own.
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
 std::string StatusJson(std::string_view status) {
   boost::json::object body;
   body["status"] = status;
@@ -103,6 +116,7 @@ struct Service::Impl {
 
   using Prepared = std::variant<PreparedGeneration, ApiError>;
   using PrepareFn = Prepared (*)(const ServedModel&, const RequestOrigin&, std::string_view);
+  Prepared PrepareGuarded(PrepareFn fn, const Call& call) const;
   void Generate(Call call, PrepareFn fn);
 
   void Chat(Call call) { Generate(std::move(call), PrepareChat); }
@@ -188,8 +202,8 @@ void Service::Impl::Respond(const Call& call, HttpResponse response) {
 }
 
 void Service::Impl::RespondError(const Call& call, const ApiError& error) {
-  spdlog::info("request {}: {} {}: {}: {}", call.origin.request_id, call.request.method, call.request.path,
-               error.status(), error.message);
+  spdlog::info("request {}: {} {}: {}: {}", call.origin.request_id, OneLine(call.request.method),
+               OneLine(call.request.path), error.status(), OneLine(error.message));
   Respond(call, ErrorResponse(error));
 }
 
@@ -200,6 +214,16 @@ void Service::Impl::RespondJson(const Call& call, std::string body, int status) 
   Respond(call, std::move(response));
 }
 
+// A prompt that memory does not suffice for costs its own request, not the server.
+Service::Impl::Prepared Service::Impl::PrepareGuarded(PrepareFn fn, const Call& call) const {
+  try {
+    return fn(model, call.origin, call.request.body);
+  } catch (const std::exception& error) {
+    return ApiError{ApiErrorKind::kInternal,
+                    fmt::format("The request could not be prepared: {}.", error.what()), ""};
+  }
+}
+
 void Service::Impl::Generate(Call call, PrepareFn fn) {
   if (draining.load()) {
     return RespondError(
@@ -207,7 +231,7 @@ void Service::Impl::Generate(Call call, PrepareFn fn) {
   }
   auto shared_call = std::make_shared<Call>(std::move(call));
   prepare.Add([this, shared_call, fn] {
-    auto prepared = std::make_shared<Prepared>(fn(model, shared_call->origin, shared_call->request.body));
+    const auto prepared = std::make_shared<Prepared>(PrepareGuarded(fn, *shared_call));
     shared_call->request.body = {};
     shared_call->exchange->Post([this, shared_call, prepared] {
       if (shared_call->exchange->gone()) return;

@@ -141,6 +141,23 @@ Status WriteTensors(const std::string& file, const std::vector<EvalTensor>& tens
   return writer.Finish();
 }
 
+// The output replaces what it is pointed at: never an input, never anything but a file.
+Status CheckOut(const EvalFlags& flags) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path out = flags.out;
+  if (fs::exists(out, ignored) && !fs::is_regular_file(out, ignored)) {
+    return Error(ErrorCode::kInvalidArgument, fmt::format("--out {} is not a regular file", flags.out));
+  }
+  const fs::path dir = out.has_parent_path() ? out.parent_path() : fs::path(".");
+  if (fs::equivalent(out, flags.tokens, ignored) || fs::equivalent(dir, flags.checkpoint, ignored)) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--out {} would overwrite what is evaluated; choose a file elsewhere", flags.out));
+  }
+  return {};
+}
+
 Status Eval(const EvalFlags& flags) {
   if (flags.numerics != "reference") {
     return Error(ErrorCode::kInvalidArgument,
@@ -150,8 +167,14 @@ Status Eval(const EvalFlags& flags) {
   Result<std::vector<Prompt>> read = ReadPrompts(flags.tokens, checkpoint.config().vocab_size);
   if (!read.ok()) return read.error().In(flags.tokens);
   const std::vector<Prompt>& prompts = *read;
+  MILLRACE_RETURN_IF_ERROR(CheckOut(flags));
   int64_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()));
+  if (longest > checkpoint.config().max_position_embeddings) {
+    return Error(ErrorCode::kInvalidArgument,
+                 fmt::format("{}: a prompt has {} tokens, the checkpoint's max_position_embeddings is {}",
+                             flags.tokens, longest, checkpoint.config().max_position_embeddings));
+  }
   const int64_t chunk = flags.chunk == 0 ? longest : std::min(flags.chunk, longest);
   ThreadPool pool(flags.threads == 0 ? engine::UsableProcessors() : flags.threads);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Evaluator> evaluator,
@@ -183,13 +206,13 @@ void AddEvalCommand(CLI::App& root, Invocation& invocation) {
   command
       ->add_option("--chunk", flags->chunk,
                    "Tokens of one pass, 0 for the whole prompt; the bits do not depend on it")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   command->add_option("--numerics", flags->numerics,
                       "reference: float32 activations, weights decoded exactly");
   command
       ->add_option("--threads", flags->threads,
                    "Threads, 0 for one a processor; the bits do not depend on it")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1024));
   command->add_flag(
       "--layers", flags->layers,
       "Also write every layer's intermediates, as <prompt>.L<n>.<name>; without the prefix for a single "

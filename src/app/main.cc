@@ -1,5 +1,10 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <vector>
+
 #include "app/commands.h"
 
 int main(int argc, char** argv) {
@@ -14,11 +19,23 @@ int main(int argc, char** argv) {
   millrace::app::AddMakeCheckpointCommand(root, invocation);
   millrace::app::AddServeCommand(root, invocation);
   millrace::app::AddTokenizeCommand(root, invocation);
+  const std::vector<CLI::App*> commands = root.get_subcommands([](CLI::App*) { return true; });
+  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(commands, is_named)) {
+    std::fprintf(stderr, "millrace: unknown command '%s'; millrace --help lists them\n", argv[1]);
+    return 2;
+  }
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int status = root.exit(error);
     return status == 0 ? 0 : 2;
   }
-  return invocation.run();
+  // What a library throws (memory, threads, the file system) ends like any other failure.
+  try {
+    return invocation.run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "millrace: %s\n", error.what());
+    return 1;
+  }
 }

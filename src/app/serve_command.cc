@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "api/drain.h"
 #include "api/http_server.h"
 #include "api/service.h"
+#include "app/check_tokenizer.h"
 #include "app/commands.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -65,6 +67,10 @@ Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   options.stepper.max_batch_tokens = flags.max_num_batched_tokens;
   options.stepper.kv_tokens = flags.max_total_tokens;
   if (flags.ram_gib) {
+    if (!std::isfinite(*flags.ram_gib)) {
+      return Error(ErrorCode::kInvalidArgument,
+                   fmt::format("--ram is {}; it must be a number", *flags.ram_gib));
+    }
     options.stepper.ram_bytes = static_cast<uint64_t>(*flags.ram_gib * static_cast<double>(kGiB));
   }
   options.threads = flags.threads;
@@ -151,10 +157,11 @@ Status Serve(const ServeFlags& flags) {
   const StopSignals signals;
   // The I/O thread, which calls the service, has ended when this function returns: DrainServer joins it.
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<api::HttpServer> http, api::HttpServer::Bind(flags.http));
-  MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
-  MILLRACE_ASSIGN_OR_RETURN(const text::ChatEncoder encoder, text::ChatEncoder::Create(tokenizer));
   MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded,
                             engine::LoadStepModel(flags.checkpoint, load_options));
+  MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
+  MILLRACE_ASSIGN_OR_RETURN(const text::ChatEncoder encoder, text::ChatEncoder::Create(tokenizer));
+  MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, loaded.checkpoint->config()));
   engine::EngineOptions engine_options;
   engine_options.max_num_seqs = flags.max_num_seqs;
   engine_options.max_queue = flags.max_queue;
@@ -205,10 +212,12 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
                   flags.max_num_batched_tokens, "Tokens of one step; longer prompts are cut into chunks")
       ->check(CLI::Range(int64_t{1}, engine::kMaxBatchTokens))
       ->capture_default_str();
-  command.add_option("--max-total-tokens", flags.max_total_tokens,
-                     "Tokens of all sequences together (default: enough for all at full length)");
+  command
+      .add_option("--max-total-tokens", flags.max_total_tokens,
+                  "Tokens of all sequences together (default: enough for all at full length)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command.add_option("--ram", flags.ram_gib, "Refuse to start when the plan needs more, in GiB")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e9));
   command.add_option("-t,--threads", flags.threads, "Compute threads; 0: one for each processor")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -11,6 +11,7 @@
 #include <random>
 #include <utility>
 
+#include "app/check_tokenizer.h"
 #include "app/token_queue.h"
 #include "base/log.h"
 
@@ -52,7 +53,9 @@ void AddTerminalFlags(CLI::App& command, TerminalFlags& flags) {
   command.add_option("--seed", flags.seed, "Of the draws; the same seed gives the same answer");
   command.add_option("--stop", flags.stop, "Text that ends the answer and is not shown; repeatable")
       ->allow_extra_args(false);
-  command.add_option("--threads", flags.threads, "Threads, 0 for one a processor")->capture_default_str();
+  command.add_option("--threads", flags.threads, "Threads, 0 for one a processor")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   command.add_option("--max-model-len", flags.max_model_len,
                      "Tokens of prompt and answer together (default: the checkpoint's limit)");
   command.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
@@ -72,12 +75,13 @@ std::string SummaryLine(const TerminalAnswer& answer) {
 Result<std::unique_ptr<TerminalSession>> TerminalSession::Open(const TerminalFlags& flags) {
   MILLRACE_RETURN_IF_ERROR(SetUpLog(flags.log_level));
   MILLRACE_ASSIGN_OR_RETURN(InterruptSignal interrupt, InterruptSignal::Block());
-  MILLRACE_ASSIGN_OR_RETURN(text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
   engine::LoadOptions options;
   options.threads = flags.threads;
   options.stepper.max_num_seqs = 1;
   options.stepper.max_model_len = flags.max_model_len;
   MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded, engine::LoadStepModel(flags.checkpoint, options));
+  MILLRACE_ASSIGN_OR_RETURN(text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
+  MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, loaded.checkpoint->config()));
   return std::unique_ptr<TerminalSession>(
       new TerminalSession(std::move(interrupt), std::move(tokenizer), std::move(loaded), flags));
 }

@@ -56,7 +56,8 @@ void ThreadPool::ParallelFor(size_t n_tasks, TaskFn fn) {
   unfinished_.store(static_cast<uint32_t>(n_tasks), std::memory_order_relaxed);
   const uint32_t epoch = EpochOf(state_.load(std::memory_order_relaxed)) + 1;
   state_.store(uint64_t{epoch} << 32 | n_tasks, std::memory_order_release);
-  epoch_.store(epoch, std::memory_order_release);
+  // Sequentially consistent, so that a worker on its way to sleep either sees it or is seen by notify_all.
+  epoch_.store(epoch);
   epoch_.notify_all();
 
   RunTasks(0);

@@ -35,7 +35,7 @@ Error OutOfRange(std::string_view option, int64_t value, std::string_view accept
 
 Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOptions& options) {
   const int64_t limit = config.max_position_embeddings;
-  const int64_t max_model_len = options.max_model_len.value_or(limit);
+  int64_t max_model_len = options.max_model_len.value_or(limit);
   if (max_model_len < 2 || max_model_len > limit) {
     return OutOfRange("max-model-len", max_model_len,
                       fmt::format("from 2 to {}, the checkpoint's max_position_embeddings", limit));
@@ -54,9 +54,12 @@ Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOpti
     return OutOfRange("max-total-tokens", options.kv_tokens.value_or(n_pages * kPageTokens),
                       fmt::format("at least 1 and at most 2^32 pages of {} tokens", kPageTokens));
   }
+  // A sequence reserves its pages at admission: one longer than the pool would never be admitted.
+  max_model_len = std::min(max_model_len, n_pages * kPageTokens);
   return Sizes{max_model_len,
                static_cast<uint32_t>(n_pages),
-               {.max_batch_tokens = options.max_batch_tokens, .max_batch_items = options.max_num_seqs}};
+               {.max_batch_tokens = options.max_batch_tokens,
+                .max_batch_items = std::min<int64_t>(options.max_num_seqs, options.max_batch_tokens)}};
 }
 
 uint64_t BackboneBytes(const formats::ModelConfig& config) {

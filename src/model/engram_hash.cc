@@ -78,6 +78,16 @@ Result<EngramHash> EngramHash::Build(const formats::ModelConfig& config, TokenCl
   hash.max_ngram_ = config.engram_max_ngram_size;
   hash.columns_ = (hash.max_ngram_ - 1) * hash.heads_;
   hash.pad_class_ = classes.class_of[static_cast<size_t>(config.engram_pad_token_id)];
+  // Every prime is at least engram_vocab_size: sizes that cannot add up are refused before primes are
+  // searched.
+  for (size_t i = 0; i < config.engram_num_embeddings.size(); ++i) {
+    if (config.engram_num_embeddings[i] / hash.columns_ < config.engram_vocab_size - 1) {
+      return Error(
+          ErrorCode::kMismatch,
+          fmt::format("engram_num_embeddings[{}] is {}, too small for {} columns of engram_vocab_size {}", i,
+                      config.engram_num_embeddings[i], hash.columns_, config.engram_vocab_size));
+    }
+  }
   std::vector<EngramBuckets> buckets = ComputeEngramBuckets(config);
   for (size_t i = 0; i < buckets.size(); ++i) {
     if (buckets[i].rows != config.engram_num_embeddings[i]) {

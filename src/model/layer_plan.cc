@@ -93,8 +93,10 @@ void CheckEngram(const ModelConfig& c, Rules& rules) {
   rules.Expect(c.engram_max_ngram_size >= 2 && c.engram_max_ngram_size <= 8,
                fmt::format("engram_max_ngram_size is {}, expected 2 to 8", c.engram_max_ngram_size));
   rules.MultipleOf("engram_head_dim", c.engram_head_dim, 32);
-  rules.Expect(std::is_sorted(c.engram_layer_ids.begin(), c.engram_layer_ids.end()),
-               "engram_layer_ids is not in ascending order");
+  const std::vector<int64_t>& ids = c.engram_layer_ids;
+  rules.Expect(
+      std::is_sorted(ids.begin(), ids.end()) && std::adjacent_find(ids.begin(), ids.end()) == ids.end(),
+      "engram_layer_ids is not strictly ascending");
 }
 
 // The nearest source at or before `layer`.
