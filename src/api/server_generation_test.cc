@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "api/scripted_server.h"
+#include "api/scripted_server_testing.h"
 #include "api/socket_client.h"
 
 namespace millrace::api {
@@ -29,17 +29,13 @@ std::string Hello(const std::string& fields) {
   return kHello + fields + "}";
 }
 
-class ServerGenerationTest : public ::testing::Test {
+class ServerGenerationTest : public ScriptedServerTest {
  protected:
   void Start(ScriptedServerOptions options = {}) {
-    options.tokenizer = MILLRACE_SOURCE_DIR "/models/mini";
-    auto server = ScriptedServer::Start(std::move(options));
-    ASSERT_TRUE(server.ok()) << server.error().message();
-    server_ = std::move(server).value();
+    ASSERT_NO_FATAL_FAILURE(ScriptedServerTest::Start(std::move(options)));
     server_->PlayChat("Hello!", /*thinking=*/true, "They greet.</think>Hello! How can I help you?");
     server_->PlayChat("Hello!", /*thinking=*/false, "Hello! How can I help you?");
   }
-  uint16_t port() const { return server_->http().port(); }
   engine::ScriptedModel& model() { return server_->model(); }
 
   json::object Answer(const char* path, const std::string& body) {
@@ -81,8 +77,6 @@ class ServerGenerationTest : public ::testing::Test {
         },
         "all slots free");
   }
-
-  std::unique_ptr<ScriptedServer> server_;
 };
 
 const json::object& FirstChoice(const json::object& answer) {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "api/scripted_server.h"
+#include "api/scripted_server_testing.h"
 #include "api/socket_client.h"
 
 namespace millrace::api {
@@ -17,18 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ServerHttpTest : public ::testing::Test {
- protected:
-  void Start(ScriptedServerOptions options = {}) {
-    options.tokenizer = MILLRACE_SOURCE_DIR "/models/mini";
-    auto server = ScriptedServer::Start(std::move(options));
-    ASSERT_TRUE(server.ok()) << server.error().message();
-    server_ = std::move(server).value();
-  }
-  uint16_t port() const { return server_->http().port(); }
-
-  std::unique_ptr<ScriptedServer> server_;
-};
+class ServerHttpTest : public ScriptedServerTest {};
 
 TEST_F(ServerHttpTest, AnswersSeveralRequestsOnOneConnection) {
   Start();

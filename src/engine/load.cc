@@ -63,8 +63,9 @@ Result<LoadedModel> LoadStepModel(const std::filesystem::path& dir, const LoadOp
   MILLRACE_ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::Open(dir));
   loaded.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
   const model::CheckpointReport& report = loaded.checkpoint->report();
-  spdlog::info("weights: {} tensors, {} mapped from {} in {:.2f} s", WithThousands(report.found.total.tensors),
-               HumanBytes(report.found.total.bytes), dir.string(), opening.Seconds());
+  spdlog::info("weights: {} tensors, {} mapped from {} in {:.2f} s",
+               WithThousands(report.found.total.tensors), HumanBytes(report.found.total.bytes), dir.string(),
+               opening.Seconds());
   LogIncomplete(report, model::Component::kDraft, "the draft head");
   LogIncomplete(report, model::Component::kVision, "the vision tower");
 

@@ -123,8 +123,7 @@ TEST(Quantize, ZerosKeepTheirSignAndScalesTheirFloor) {
 TEST(Quantize, TinyAndHugeBlocksStayFinite) {
   for (const Quantiser& q : kQuantisers) {
     SCOPED_TRACE(q.name);
-    for (const float magnitude :
-         {0x1p-149f, 0x1p-130f, 1e-30f, 1e-6f, 448.0f, 449.0f, 1e20f, 0x1p127f}) {
+    for (const float magnitude : {0x1p-149f, 0x1p-130f, 1e-30f, 1e-6f, 448.0f, 449.0f, 1e20f, 0x1p127f}) {
       std::vector<float> x(32, -magnitude);
       x[5] = magnitude;
       for (const float y : Apply(q, x).values) ASSERT_TRUE(std::isfinite(y)) << magnitude;

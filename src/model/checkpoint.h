@@ -39,9 +39,9 @@ struct Disagreement {
 };
 
 // Which scale tensors are read in search of byte 255, NaN in ue8m0. A NaN that is left out
-// reaches the logits of the requests that use it, and ends them with an error. In the released checkpoint the dense scales are 7.2 MB, the experts' 17.4 GB
-// (the drive's time, or a few seconds from memory), the engram tables' 6.1 GB; everything else about a
-// checkpoint is checked from 10 MB of headers.
+// reaches the logits of the requests that use it, and ends them with an error. In the released checkpoint the
+// dense scales are 7.2 MB, the experts' 17.4 GB (the drive's time, or a few seconds from memory), the engram
+// tables' 6.1 GB; everything else about a checkpoint is checked from 10 MB of headers.
 enum class ScaleScan : uint8_t {
   kDense,         // all but the experts and the engram tables
   kExceptTables,  // all but the engram tables

@@ -13,8 +13,9 @@ namespace {
 int64_t MaxColumns(const formats::ModelConfig& c) {
   const int64_t engram =
       c.engram_layer_ids.empty() ? 0 : (c.engram_max_ngram_size - 1) * c.engram_n_heads * c.engram_head_dim;
-  return std::max({c.hc_mult * c.hidden_size, c.q_lora_rank, c.o_groups * c.o_lora_rank, c.moe_intermediate_size,
-                   c.head_dim, c.num_attention_heads * c.head_dim / c.o_groups, engram});
+  return std::max({c.hc_mult * c.hidden_size, c.q_lora_rank, c.o_groups * c.o_lora_rank,
+                   c.moe_intermediate_size, c.head_dim, c.num_attention_heads * c.head_dim / c.o_groups,
+                   engram});
 }
 
 }  // namespace
