@@ -1,7 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/targets_test.cc"
-#include "kernels/targets.h"
-// After targets.h: it chooses the instruction sets that foreach_target walks.
+#include "kernels/targets_int8_dot.h"
+// After it: it chooses the instruction sets that foreach_target walks.
 #include <hwy/foreach_target.h>
 
 #include <hwy/highway.h>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/targets.h"
-// After targets.h: it chooses which instruction sets are compiled.
+#include "kernels/targets_int8_dot.h"
+// After it: it chooses which instruction sets are compiled.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -19,12 +19,17 @@ inline std::vector<int64_t> RunnableTargets() {
   return targets;
 }
 
-// While it lives, dispatch chooses this set. One thread.
+// While it lives, dispatch chooses this set, or the best below it in a kernel that is not compiled for it.
+// One thread.
 class ScopedTarget {
  public:
   explicit ScopedTarget(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
+    int64_t up_to = target;
+    for (const int64_t other : RunnableTargets()) {
+      if (other > target) up_to |= other;  // better sets have lower bits
+    }
+    hwy::SetSupportedTargetsForTest(up_to);
+    hwy::GetChosenTarget().Update(up_to);
   }
   ScopedTarget(const ScopedTarget&) = delete;
   ScopedTarget& operator=(const ScopedTarget&) = delete;
