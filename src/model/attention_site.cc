@@ -45,38 +45,41 @@ class AttentionSite {
   float eps_;
 };
 
-// Everything that is a projection of the site's input, in one loop.
+// Everything that is a projection of the site's input, in one loop. What only queries need is made for the
+// tokens that the layer keeps.
 void AttentionSite::ProjectInput() {
   const ForwardScratch& s = ctx_.scratch;
   MatMulJob jobs[5];
   size_t n = 0;
-  jobs[n++] = ctx_.BatchJob(weights_.wq_a, s.site_in, s.q_lora);
+  jobs[n++] = ctx_.KeptJob(weights_.wq_a, s.site_in, s.q_lora);
   jobs[n++] = ctx_.BatchJob(weights_.wkv, s.site_in, s.kv);
   if (role_.owns_kv) {
     jobs[n++] = ctx_.BatchJob(weights_.compressor.wkv, s.site_in, s.compress_kv);
     if (role_.ratio > 1) jobs[n++] = ctx_.BatchJob(weights_.compressor.wgate, s.site_in, s.compress_gate);
   }
-  if (role_.owns_index) jobs[n++] = ctx_.BatchJob(weights_.indexer.weights_proj, s.site_in, s.index_weights);
+  if (role_.owns_index) jobs[n++] = ctx_.KeptJob(weights_.indexer.weights_proj, s.site_in, s.index_weights);
   ctx_.RunMatMuls(std::span(jobs, n));
-  const int64_t rank = ctx_.config().q_lora_rank;
-  ctx_.ForEachToken([&](int64_t t, WorkerScratch&) {
-    float* c = ctx_.scratch.q_lora.data() + t * rank;
-    kernels::RmsNorm(c, weights_.q_norm.data(), rank, eps_, c);
-  });
 }
 
-// The rows a query may attend to in its window: those the sequences bring along, then the batch's own.
+// The rows a query may attend to in its window: those the sequences bring along, then the batch's own. Norms
+// the queries' low-rank rows in passing.
 void AttentionSite::FillWindow() {
   for (const BatchLayout::Item& item : ctx_.batch.items()) {
-    ctx_.pool.ParallelFor(static_cast<size_t>(item.window_before), [&](size_t i, int) {
-      const int64_t position = item.start - item.window_before + static_cast<int64_t>(i);
-      kernels::DequantizeQ8(
-          item.state->window_codes(layer_, position), item.state->window_scales(layer_, position), dim_,
-          ctx_.scratch.window_rows.data() + (item.window_first + static_cast<int64_t>(i)) * dim_);
+    const int64_t first = ctx_.batch.FirstEarlierEntry(item);
+    ctx_.pool.ParallelFor(static_cast<size_t>(item.start - first), [&](size_t i, int) {
+      const int64_t position = first + static_cast<int64_t>(i);
+      kernels::DequantizeQ8(item.state->window_codes(layer_, position),
+                            item.state->window_scales(layer_, position), dim_,
+                            ctx_.scratch.window_rows.data() + ctx_.batch.WindowRow(item, position) * dim_);
     });
   }
   const int64_t pairs = ctx_.main_rope.pairs();
+  const int64_t rank = ctx_.config().q_lora_rank;
   ctx_.ForEachToken([&](int64_t t, WorkerScratch&) {
+    if (t < ctx_.batch.n_kept()) {
+      float* c = ctx_.scratch.q_lora.data() + t * rank;
+      kernels::RmsNorm(c, weights_.q_norm.data(), rank, eps_, c);
+    }
     float* kv = ctx_.scratch.kv.data() + t * dim_;
     kernels::RmsNorm(kv, weights_.kv_norm.data(), dim_, eps_, kv);
     kernels::Rotate(kv + dim_ - 2 * pairs, ctx_.Cos(role_, t), ctx_.Sin(role_, t), pairs);
@@ -223,12 +226,15 @@ void AttentionSite::KeepWindow() {
 void AttentionSite::Run() {
   ProjectInput();
   FillWindow();
-  ProjectQueries();
+  KeepWindow();
   if (role_.owns_kv) CompressEntries(ctx_, layer_);
+  // What outlives the layer is stored. From here on it works only for tokens whose output is needed.
+  ctx_.LeaveOut();
+  if (ctx_.batch.n_tokens() == 0) return;
+  ProjectQueries();
   if (role_.owns_index) SelectEntries(ctx_, layer_);
   Attend();
   ProjectOutput();
-  KeepWindow();
 }
 
 }  // namespace

@@ -5,11 +5,24 @@
 #include "base/check.h"
 
 namespace millrace::model {
+namespace {
+
+// The first position of the call whose results matter, or a later one when none of the call does.
+int64_t FirstResult(const BatchItem& item, LateLayers late_layers) {
+  const int64_t start = item.state->length();
+  const int64_t last = start + static_cast<int64_t>(item.tokens.size()) - 1;
+  if (late_layers == LateLayers::kAll || item.logits == LogitsWanted::kAll) return start;
+  const int64_t from = std::max(item.results_from, start);
+  return item.logits == LogitsWanted::kLast ? std::min(from, last) : from;
+}
+
+}  // namespace
 
 BatchLayout::BatchLayout(const LayerPlan& plan, const ForwardOptions& options)
-    : window_(plan.config.sliding_window) {
+    : plan_(plan), late_layers_(options.late_layers) {
   items_.reserve(static_cast<size_t>(options.max_batch_items));
   tokens_.reserve(static_cast<size_t>(options.max_batch_tokens));
+  kept_rows_.reserve(static_cast<size_t>(options.max_batch_tokens));
 }
 
 void BatchLayout::Assign(std::span<const BatchItem> items) {
@@ -21,25 +34,61 @@ void BatchLayout::Assign(std::span<const BatchItem> items) {
     MILLRACE_CHECK(!in.tokens.empty(), "an item without tokens");
     MILLRACE_CHECK(tokens_.size() + in.tokens.size() <= tokens_.capacity(),
                    "more tokens than the scratch is planned for");
+    const int64_t start = in.state->length();
     const Item item{.state = in.state,
-                    .first_token = static_cast<int64_t>(tokens_.size()),
+                    .first_token = n_tokens(),
                     .n_tokens = static_cast<int64_t>(in.tokens.size()),
-                    .start = in.state->length(),
+                    .start = start,
+                    .results_from = FirstResult(in, late_layers_),
                     .window_first = window_row,
-                    .window_before = std::min(in.state->length(), window_ - 1)};
+                    .window_start = std::max<int64_t>(0, start - (plan_.config.sliding_window - 1))};
+    MILLRACE_CHECK(item.results_from >= in.state->results_from(),
+                   "results are wanted of positions that the late layers have left out");
     for (int64_t i = 0; i < item.n_tokens; ++i) {
       tokens_.push_back({.item = static_cast<int32_t>(items_.size()),
                          .id = in.tokens[static_cast<size_t>(i)],
-                         .position = item.start + i});
+                         .position = start + i});
     }
-    window_row += item.window_before + item.n_tokens;
+    window_row += start - item.window_start + item.n_tokens;
     items_.push_back(item);
+  }
+  n_kept_ = n_tokens();
+}
+
+void BatchLayout::BeginLayer(int l) {
+  if (l < plan_.first_late_layer()) return;
+  for (Item& item : items_) {
+    item.n_left_out =
+        std::clamp<int64_t>(plan_.FirstEvaluated(l, item.results_from) - item.start, 0, item.n_tokens);
+    n_kept_ -= item.n_left_out;
+  }
+  if (!leaves_out()) return;
+  kept_rows_.clear();
+  for (const Item& item : items_) {
+    for (int64_t i = item.n_left_out; i < item.n_tokens; ++i) {
+      kept_rows_.push_back(static_cast<int32_t>(item.first_token + i));
+    }
   }
 }
 
-int64_t BatchLayout::WindowRow(int64_t t) const {
-  const Item& item = ItemOf(tokens_[static_cast<size_t>(t)]);
-  return item.window_first + item.window_before + (t - item.first_token);
+void BatchLayout::LeaveOut() {
+  if (!leaves_out()) return;
+  int64_t row = 0;
+  for (Item& item : items_) {
+    item.start += item.n_left_out;
+    item.n_tokens -= item.n_left_out;
+    std::copy_n(tokens_.begin() + item.first_token + item.n_left_out, item.n_tokens, tokens_.begin() + row);
+    item.first_token = row;
+    item.n_left_out = 0;
+    row += item.n_tokens;
+  }
+  tokens_.resize(static_cast<size_t>(row));
+}
+
+int64_t BatchLayout::FirstEarlierEntry(const Item& item) const {
+  if (item.n_left_out == item.n_tokens) return item.start;
+  const int64_t first_kept = item.start + item.n_left_out;
+  return std::clamp<int64_t>(first_kept - (plan_.config.sliding_window - 1), 0, item.start);
 }
 
 }  // namespace millrace::model

@@ -179,8 +179,10 @@ void Forward::Impl::RunLayer(int l) {
         scratch.pre.first(n_tokens * m));
   }
   if (plan.layers[static_cast<size_t>(l)].engram) WriteEngram(context, l);
+  batch.BeginLayer(l);
   BeginSite(l, "attn", layer.hc_attn, layer.attn_norm);
   RunAttention(context, l);
+  if (batch.n_tokens() == 0) return;  // all that is left of them is what the layer has stored
   EndSite(l, "attn", "streams_attn");
   BeginSite(l, "ffn", layer.hc_ffn, layer.ffn_norm);
   RunMoe(context, l);
@@ -263,9 +265,14 @@ void Forward::Run(std::span<const BatchItem> items, std::span<float> logits, Lay
   impl.context.trace = trace;
   impl.Embed();
   HashNgrams(impl.context);
-  for (int l = 0; l < static_cast<int>(impl.plan.layers.size()); ++l) impl.RunLayer(l);
+  const auto n_layers = static_cast<int>(impl.plan.layers.size());
+  for (int l = 0; l < n_layers && impl.batch.n_tokens() > 0; ++l) impl.RunLayer(l);
   impl.Logits(items, logits);
-  for (const BatchLayout::Item& item : impl.batch.items()) item.state->AdvanceTo(item.start + item.n_tokens);
+  for (const BatchLayout::Item& item : impl.batch.items()) {
+    const bool left_out = item.results_from > item.state->length();
+    item.state->AdvanceTo(item.start + item.n_tokens,
+                          left_out ? item.results_from : item.state->results_from());
+  }
   impl.context.trace = nullptr;
 }
 

@@ -24,12 +24,17 @@ struct BatchItem {
   SequenceState* state = nullptr;
   std::span<const TokenId> tokens;
   LogitsWanted logits = LogitsWanted::kLast;
+  // The first position whose results anybody will want, of these tokens or of later ones: for a prompt that
+  // is read in pieces, the prompt's last position. Results are logits and all that decoding on from there
+  // needs. Late layers leave out what does not reach them; nothing that is asked for changes by a bit. Wanted
+  // logits count as wanted results whatever stands here. 0: every position.
+  int64_t results_from = 0;
 };
 
 // Watches (and, for tests of one layer at a time, feeds) the forward pass. Rows are the batch's tokens in
 // order; for compressed tensors (latent, index_k, compressed_kv) the entries that this batch completed. Names
-// are those of the goldens: "L3.attn_in", "hash_ids", ... `values` live only during the call. Called by the
-// thread that runs the pass.
+// are those of the goldens: "L3.attn_in", "hash_ids", ... `values` live only during the call. A late layer
+// shows the tokens it has not left out. Called by the thread that runs the pass.
 class LayerTrace {
  public:
   virtual ~LayerTrace() = default;
@@ -43,9 +48,16 @@ class LayerTrace {
   }
 };
 
+// Which tokens the late layers (LayerPlan::first_late_layer) run for.
+enum class LateLayers : uint8_t {
+  kNeeded,  // those that wanted results depend on
+  kAll,     // all: for comparison
+};
+
 struct ForwardOptions {
   int64_t max_batch_tokens = 512;  // over all items of one call
   int64_t max_batch_items = 16;
+  LateLayers late_layers = LateLayers::kNeeded;
 };
 
 // The text backbone in `reference` numerics: float32 activations, weights decoded exactly
@@ -75,7 +87,10 @@ class Forward {
 
   // Appends every item's tokens to its state. At most max_batch_items items with together at most
   // max_batch_tokens tokens, each item at least one; token ids are inside the vocabulary; pages for all
-  // tokens are in place. `logits` is [wanted rows, vocab_size], in item order, then position.
+  // tokens are in place; no results are wanted from before state->results_from(). `logits` is [wanted rows,
+  // vocab_size], in item order, then position.
+  // Afterwards a state whose results_from() is at most its length is exact in full. Otherwise (a prompt that
+  // goes on) it is so but for the late layers' rings, which only the rest of the prompt can continue.
   void Run(std::span<const BatchItem> items, std::span<float> logits, LayerTrace* trace = nullptr);
 
  private:

@@ -28,4 +28,10 @@ void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
   });
 }
 
+void ForwardContext::LeaveOut() const {
+  if (!batch.leaves_out()) return;
+  scratch.KeepRows(std::span(batch.kept_rows(), static_cast<size_t>(batch.n_kept())));
+  batch.LeaveOut();
+}
+
 }  // namespace millrace::model

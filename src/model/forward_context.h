@@ -53,6 +53,10 @@ struct ForwardContext {
     return (role.ratio == 0 ? scratch.main_sin : scratch.compress_sin).data() + t * main_rope.pairs();
   }
 
+  // Takes the tokens that the layer leaves out (BatchLayout::BeginLayer) away from the batch and from every
+  // array that is still needed of them.
+  void LeaveOut() const;
+
   // All rows of `a` for all tokens of the batch.
   MatMulJob BatchJob(const kernels::WeightMatrix& a, std::span<const float> x, std::span<float> y) const {
     return {.a = &a,
@@ -61,6 +65,15 @@ struct ForwardContext {
             .y = y.data(),
             .y_stride = a.rows,
             .row_end = a.rows};
+  }
+
+  // The same for the tokens that the layer keeps, in the rows that they will have: a job that may run in one
+  // loop with those for all tokens.
+  MatMulJob KeptJob(const kernels::WeightMatrix& a, std::span<const float> x, std::span<float> y) const {
+    MatMulJob job = BatchJob(a, x, y);
+    job.x.index = batch.kept_rows();
+    job.n_tokens = batch.n_kept();
+    return job;
   }
 
   // Hands "L<layer>.<name>" to the trace, if there is one. The first dimension of `shape` counts rows of

@@ -23,7 +23,8 @@ int64_t MaxColumns(const formats::ModelConfig& c) {
 ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& options, int n_threads,
                                Arena& arena) {
   const formats::ModelConfig& c = plan.config;
-  const int64_t tokens = options.max_batch_tokens;
+  max_tokens = options.max_batch_tokens;
+  const int64_t tokens = max_tokens;
   const int64_t m = c.hc_mult;
   const int64_t hidden = c.hidden_size;
   const int64_t dim = c.head_dim;
@@ -111,6 +112,23 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
                       SelectionScratch{.entries = kernels::RunningTopK(entries, c.index_topk),
                                        .blocks = kernels::RunningTopK(blocks, c.candidate_topk_blocks)});
   }
+}
+
+void ForwardScratch::KeepRows(std::span<const int32_t> rows) {
+  const auto keep = [&](auto array) {
+    const auto width = array.size() / static_cast<size_t>(max_tokens);
+    for (size_t to = 0; to < rows.size(); ++to) {
+      const auto from = static_cast<size_t>(rows[to]);
+      if (from != to) std::copy_n(array.begin() + from * width, width, array.begin() + to * width);
+    }
+  };
+  // Residual streams and the coefficients of the running site.
+  for (const std::span<float> array : {streams, new_pre, post, comb}) keep(array);
+  // What is computed once for all layers.
+  for (const std::span<float> array : {main_cos, main_sin, compress_cos, compress_sin}) keep(array);
+  keep(row_ids);
+  // Selections that earlier layers have published.
+  for (const std::span<int32_t> array : {selected, n_selected, candidates, n_candidates}) keep(array);
 }
 
 }  // namespace millrace::model

@@ -64,6 +64,12 @@ struct SelectionScratch {
 struct ForwardScratch {
   ForwardScratch(const LayerPlan& plan, const ForwardOptions& options, int n_threads, Arena& arena);
 
+  // Moves the values of tokens `rows`, ascending, to rows 0, 1, ... in every array that holds them from a
+  // late layer's window entries to the next use: where tokens of the batch are left out.
+  void KeepRows(std::span<const int32_t> rows);
+
+  int64_t max_tokens = 0;  // T
+
   // whole pass
   std::span<float> streams;   // [T, M, H]
   std::span<float> pre;       // [T, M] collapse weights handed to the next site

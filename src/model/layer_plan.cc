@@ -203,4 +203,10 @@ Result<LayerPlan> LayerPlan::Build(const ModelConfig& config) {
   return plan;
 }
 
+int64_t LayerPlan::FirstEvaluated(int l, int64_t results_from) const {
+  if (l < first_late_layer()) return 0;
+  const auto layers_above = static_cast<int64_t>(layers.size()) - 1 - l;
+  return std::max<int64_t>(0, results_from - layers_above * (config.sliding_window - 1));
+}
+
 }  // namespace millrace::model

@@ -27,6 +27,15 @@ struct LayerPlan {
   // and re-index layer without a common KV source, ...
   static Result<LayerPlan> Build(const formats::ModelConfig& config);
 
+  // The first of the late layers, which hand nothing to positions more than a window away: the last KV
+  // source, behind its compressor. 0 when there is no source.
+  int first_late_layer() const { return kv_sources.empty() ? 0 : kv_sources.back(); }
+  // The first position that layer `l` is evaluated at so that results (the streams behind the last layer) are
+  // exact from position `results_from` on: a window's reach further back with every layer below the last. 0
+  // before first_late_layer. A late layer needs window entries of sliding_window - 1 positions more, which is
+  // FirstEvaluated(l - 1) (shared/spec/v41-text.md, section 9.5).
+  int64_t FirstEvaluated(int l, int64_t results_from) const;
+
   formats::ModelConfig config;
   std::vector<LayerRole> layers;
   std::vector<int> kv_sources;     // layer ids, ascending

@@ -57,7 +57,7 @@ size_t SequenceState::BytesFor(const LayerPlan& plan) {
 }
 
 void SequenceState::Reset() {
-  length_ = 0;
+  AdvanceTo(0, 0);
   std::fill(ngram_history.begin(), ngram_history.end(), kDeadClass);
 }
 

@@ -55,10 +55,20 @@ class SequenceState {
   static size_t BytesFor(const LayerPlan& plan);
 
   int64_t length() const { return length_; }
+  // The first position whose results the rings can still give; 0 when no layer has left a token out. At a
+  // length of at least this, everything is exact: the sequence may go on, or be copied, for any purpose. At a
+  // smaller one (inside a prompt) pages, unfinished groups, history and the rings below
+  // LayerPlan::first_late_layer are exact, later rings are not: all that can follow is the rest of the
+  // prompt.
+  int64_t results_from() const { return results_from_; }
   // Forgets all tokens; the page table stays.
   void Reset();
-  // Called by the forward pass when the tokens up to `length` are in place.
-  void AdvanceTo(int64_t length) { length_ = length; }
+  // Called by the forward pass when the tokens up to `length` are in place. Late layers have left out what
+  // only results before `results_from` would need.
+  void AdvanceTo(int64_t length, int64_t results_from) {
+    length_ = length;
+    results_from_ = results_from;
+  }
 
   // The pages that hold (or will hold) this sequence's global state, in order; aligned to 64 bytes. The owner
   // keeps them alive and provides page length / kPageTokens before the forward pass writes it.
@@ -86,6 +96,7 @@ class SequenceState {
   int64_t head_dim_;
   size_t ring_bytes_;  // of one layer
   int64_t length_ = 0;
+  int64_t results_from_ = 0;
   std::vector<uint8_t> rings_;
   std::vector<float> partials_;  // [kv sources, 2, head_dim]
 };
