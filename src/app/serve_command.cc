@@ -21,6 +21,7 @@
 #include "api/service.h"
 #include "app/check_tokenizer.h"
 #include "app/commands.h"
+#include "app/forward_flags.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/engine.h"
@@ -41,6 +42,7 @@ struct ServeFlags {
   std::optional<int64_t> max_total_tokens;
   std::optional<double> ram_gib;
   int threads = 0;
+  model::LateLayers late_layers = engine::StepperOptions().late_layers;
   int64_t default_max_tokens = api::ServiceOptions().default_max_tokens;
   double shutdown_timeout_s = 30;
   std::string log_level = "info";
@@ -66,6 +68,7 @@ Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   options.stepper.max_num_seqs = flags.max_num_seqs;
   options.stepper.max_batch_tokens = flags.max_num_batched_tokens;
   options.stepper.kv_tokens = flags.max_total_tokens;
+  options.stepper.late_layers = flags.late_layers;
   if (flags.ram_gib) {
     if (!std::isfinite(*flags.ram_gib)) {
       return Error(ErrorCode::kInvalidArgument,
@@ -221,6 +224,7 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
   command.add_option("-t,--threads", flags.threads, "Compute threads; 0: one for each processor")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  AddLateLayersFlag(command, flags.late_layers);
 }
 
 void AddServerFlags(CLI::App& command, ServeFlags& flags) {

@@ -32,6 +32,7 @@ struct TerminalFlags {
   std::optional<uint64_t> seed;  // nullopt: a new one for each run
   std::vector<std::string> stop;
   int threads = 0;
+  model::LateLayers late_layers = model::LateLayers::kNeeded;
   std::optional<int64_t> max_model_len;
   std::string log_level = "warning";
 };

@@ -167,6 +167,25 @@ TEST(Generate, TheSameSeedGivesTheSameText) {
   EXPECT_THAT(first.err, HasSubstr("seed 7"));
 }
 
+TEST(Generate, LateLayersForAllTokensGiveTheSameText) {
+  std::string prompt = "<｜User｜>";
+  for (int i = 0; i < 100; ++i)
+    prompt += "Tell me a story about a dog. ";  // past what the answer reaches back to
+  prompt += "<｜Assistant｜></think>";
+  const auto run = [&](const std::string& late_layers) {
+    return RunMillrace({"generate", kMini, "--prompt", prompt, "--seed", "7", "--max-tokens", "40",
+                        "--late-layers", late_layers});
+  };
+  const Finished needed = run("needed");
+  EXPECT_EQ(needed.status, 0);
+  EXPECT_GT(needed.out.size(), 20u);
+  EXPECT_EQ(run("all").out, needed.out);
+  const Finished wrong = run("half");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--late-layers"));
+  EXPECT_THAT(wrong.err, HasSubstr("half"));
+}
+
 TEST(Generate, EndsAtAStopStringAndAtTheLimit) {
   const std::string prompt = "<｜User｜>What is 2+2?<｜Assistant｜></think>";
   const Finished stopped = RunMillrace(

@@ -164,7 +164,10 @@ TEST(Engine, DecodesTogetherAndPrefillsInFairChunks) {
   int together = 0;
   for (const auto& step : rig.model->recorded_steps()) {
     size_t tokens = 0;
-    for (const auto& item : step) tokens += item.tokens.size();
+    for (const auto& item : step) {
+      tokens += item.tokens.size();
+      EXPECT_EQ(item.results_from, item.sequence == 1 ? 0 : 11) << "the last position of the prompt";
+    }
     EXPECT_LE(tokens, 8u);
     if (step.size() == 3) {
       ++together;

@@ -138,6 +138,7 @@ size_t Loop::BuildBatch() {
     Running& sequence = running_[slice.row];
     StepItem item;
     item.sequence = sequence.state.get();
+    item.results_from = static_cast<int64_t>(sequence.queued.request.prompt.size()) - 1;
     if (sequence.prompt_left() > 0) {
       item.tokens =
           std::span(sequence.queued.request.prompt)

@@ -59,7 +59,8 @@ Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOpti
   return Sizes{max_model_len,
                static_cast<uint32_t>(n_pages),
                {.max_batch_tokens = options.max_batch_tokens,
-                .max_batch_items = std::min<int64_t>(options.max_num_seqs, options.max_batch_tokens)}};
+                .max_batch_items = std::min<int64_t>(options.max_num_seqs, options.max_batch_tokens),
+                .late_layers = options.late_layers}};
 }
 
 uint64_t BackboneBytes(const formats::ModelConfig& config) {
@@ -212,8 +213,10 @@ void ModelStepper::Step(std::span<const StepItem> items, std::span<float> logits
     const int64_t length = slot.state.length() + static_cast<int64_t>(item.tokens.size());
     MILLRACE_CHECK(length <= static_cast<int64_t>(slot.pages.size()) * kPageTokens,
                    "a sequence grew past the memory it reserved");
-    batch_.push_back({&slot.state, item.tokens,
-                      item.wants_logits ? model::LogitsWanted::kLast : model::LogitsWanted::kNone});
+    batch_.push_back({.state = &slot.state,
+                      .tokens = item.tokens,
+                      .logits = item.wants_logits ? model::LogitsWanted::kLast : model::LogitsWanted::kNone,
+                      .results_from = item.results_from});
   }
   forward_->Run(batch_, logits);
 }

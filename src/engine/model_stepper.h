@@ -27,7 +27,8 @@ struct StepperOptions {
   int max_num_seqs = 4;                  // sequences that hold state at once
   int64_t max_batch_tokens = 512;        // of one step
   std::optional<int64_t> kv_tokens;      // of all sequences together; nullopt: max_num_seqs x max_model_len
-  std::optional<uint64_t> ram_bytes;     // refuse a plan that needs more; nullopt: no limit
+  model::LateLayers late_layers = model::LateLayers::kNeeded;
+  std::optional<uint64_t> ram_bytes;  // refuse a plan that needs more; nullopt: no limit
 };
 
 // One line of a memory plan.

@@ -54,7 +54,10 @@ std::vector<float> LogitsAfter(StepModel& model, const std::vector<TokenId>& tok
   for (size_t at = 0; at < tokens.size(); at += chunk) {
     const auto part = std::span(tokens).subspan(at, std::min(chunk, tokens.size() - at));
     const bool last = at + part.size() == tokens.size();
-    const StepItem item{sequence->get(), part, last};
+    const StepItem item{.sequence = sequence->get(),
+                        .tokens = part,
+                        .wants_logits = last,
+                        .results_from = static_cast<int64_t>(tokens.size()) - 1};
     model.Step({&item, 1}, last ? std::span<float>(logits) : std::span<float>());
   }
   return logits;
@@ -70,6 +73,19 @@ TEST(ModelStepper, ChunksDoNotChangeABit) {
   const std::vector<float> expected = LogitsAfter(*mini.model, tokens, 96);
   for (size_t chunk : {1, 7, 64})
     EXPECT_TRUE(SameBits(LogitsAfter(*mini.model, tokens, chunk), expected)) << chunk;
+}
+
+TEST(ModelStepper, LateLayersForAllTokensDoNotChangeABit) {
+  LoadOptions all = SmallOptions();
+  all.stepper.late_layers = model::LateLayers::kAll;
+  LoadedModel with_all = LoadMini(all);
+  LoadedModel with_needed = LoadMini();
+  for (size_t length : {1, 200, 700}) {
+    const std::vector<TokenId> tokens = RandomTokens(length, 4);
+    EXPECT_TRUE(
+        SameBits(LogitsAfter(*with_needed.model, tokens, 96), LogitsAfter(*with_all.model, tokens, 50)))
+        << length;
+  }
 }
 
 TEST(ModelStepper, AReusedStateStartsAfresh) {

@@ -167,7 +167,8 @@ void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logit
   for (const StepItem& item : items) {
     step.push_back({static_cast<Sequence*>(item.sequence)->number(),
                     {item.tokens.begin(), item.tokens.end()},
-                    item.wants_logits});
+                    item.wants_logits,
+                    item.results_from});
   }
   recorded_.push_back(std::move(step));
   if (steps_to_fail_ > 0) {

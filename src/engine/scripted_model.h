@@ -36,6 +36,7 @@ class ScriptedModel : public StepModel {
     uint64_t sequence = 0;  // counts NewSequence calls from 1
     std::vector<TokenId> tokens;
     bool wants_logits = false;
+    int64_t results_from = 0;
   };
   using RecordedStep = std::vector<RecordedItem>;
   // Fills `logits` [vocab_size] from all tokens of the sequence so far.

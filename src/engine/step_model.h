@@ -19,6 +19,9 @@ struct StepItem {
   StepSequence* sequence = nullptr;
   std::span<const TokenId> tokens;  // the sequence's next tokens, at least one
   bool wants_logits = false;        // of the last of `tokens`
+  // The first position of the sequence whose logits are wanted, by this step or a later one: what is not
+  // needed for them need not be computed. 0: any.
+  int64_t results_from = 0;
 };
 
 // What the engine needs of a model: run a batch, give logits. ModelStepper (model_stepper.h) is the real one;
