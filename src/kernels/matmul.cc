@@ -1,20 +1,10 @@
 #include "kernels/matmul.h"
 
 #include "base/check.h"
+#include "kernels/align.h"
 #include "kernels/matmul_formats.h"
 
 namespace millrace::kernels {
-namespace {
-
-// Wide loads that straddle cache lines cost twice.
-float* AlignToCacheLine(float* p) {
-  constexpr uintptr_t kLine = 64;
-  const auto address = reinterpret_cast<uintptr_t>(p);
-  return p + ((address + kLine - 1) / kLine * kLine - address) / sizeof(float);
-}
-
-}  // namespace
-
 void MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
             float* y, int64_t y_stride, std::span<float> scratch) {
   MILLRACE_CHECK(a.cols % 32 == 0, "matrix columns are padded to blocks of 32 nowhere");
