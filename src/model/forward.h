@@ -27,7 +27,8 @@ struct BatchItem {
   // The first position whose results anybody will want, of these tokens or of later ones: for a prompt that
   // is read in pieces, the prompt's last position. Results are logits and all that decoding on from there
   // needs. Late layers leave out what does not reach them; nothing that is asked for changes by a bit. Wanted
-  // logits count as wanted results whatever stands here. 0: every position.
+  // logits count as wanted results whatever stands here. 0: every position. A state that is to be exact at a
+  // length n inside a prompt takes n for the tokens before it.
   int64_t results_from = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "model/checkpoint_testing.h"
@@ -105,6 +106,8 @@ struct Twin {
     Poison(models.plan(), all.state);
   }
 
+  // The first position that wants results.
+  int64_t results_from() const { return exact_at.value_or(static_cast<int64_t>(prompt.size()) - 1); }
   int64_t left() const { return static_cast<int64_t>(prompt.size()) - all.state.length(); }
   // The next `n` tokens of the prompt, or, when it is read, the token that `last_logits` make most probable.
   std::vector<TokenId> Next(int64_t n) const {
@@ -117,6 +120,7 @@ struct Twin {
   }
 
   std::vector<TokenId> prompt;
+  std::optional<int64_t> exact_at = std::nullopt;  // a length inside the prompt
   TestSequence needed;
   TestSequence all;
   std::vector<float> last_logits;
@@ -132,7 +136,7 @@ void Step(const BothWays& models, std::span<Twin* const> twins, std::span<const 
     const bool ends = twin.left() <= static_cast<int64_t>(tokens.back().size());
     items.push_back({.tokens = tokens.back(),
                      .logits = ends ? LogitsWanted::kLast : LogitsWanted::kNone,
-                     .results_from = static_cast<int64_t>(twin.prompt.size()) - 1});
+                     .results_from = twin.results_from()});
   }
   const auto vocab = static_cast<size_t>(models.vocab_size());
   std::vector<float> needed(items.size() * vocab);
@@ -179,7 +183,7 @@ std::vector<int64_t> EdgeLengths(const BothWays& models) {
   return lengths;
 }
 
-void ExpectNoDifference(const BothWays& models) {
+void ExpectNoDifferenceAtEdges(const BothWays& models) {
   ASSERT_TRUE(models.needed && models.all);
   std::mt19937 rng(5);
   for (int64_t length : EdgeLengths(models)) {
@@ -187,8 +191,6 @@ void ExpectNoDifference(const BothWays& models) {
       ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, length, max_chunk, 2, rng));
     }
   }
-  ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, 3 * models.field() + 7, 90, 40, rng));
-  ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, models.field() + 150, 1, 40, rng));
 }
 
 TEST(LateLayers, ThePlanFollowsTheReleasedSchedule) {
@@ -212,7 +214,11 @@ TEST(LateLayers, ThePlanFollowsTheReleasedSchedule) {
 }
 
 TEST(LateLayers, NothingChangesInTheTinyModel) {
-  ExpectNoDifference(BothWays::Open(TinyCheckpoint()));
+  const BothWays models = BothWays::Open(TinyCheckpoint());
+  ASSERT_NO_FATAL_FAILURE(ExpectNoDifferenceAtEdges(models));
+  std::mt19937 rng(3);
+  ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, 3 * models.field() + 7, 90, 40, rng));
+  ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, models.field() + 150, 1, 40, rng));
 }
 
 TEST(LateLayers, NothingChangesInTheGoldenModels) {
@@ -220,7 +226,10 @@ TEST(LateLayers, NothingChangesInTheGoldenModels) {
     const fs::path dir = fs::path(MILLRACE_SHARED_DIR) / "golden/v41" / name;
     if (!fs::exists(dir)) GTEST_SKIP() << "goldens are not here: " << dir;
     SCOPED_TRACE(name);
-    ExpectNoDifference(BothWays::Open(dir));
+    const BothWays models = BothWays::Open(dir);
+    ASSERT_NO_FATAL_FAILURE(ExpectNoDifferenceAtEdges(models));
+    std::mt19937 rng(4);
+    ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, 2 * models.field(), 90, 40, rng));
   }
 }
 
@@ -287,6 +296,25 @@ TEST(LateLayers, NothingChangesInMixedBatches) {
     EXPECT_LT(twin->left(), 0) << "decodes at the end";
     ASSERT_NO_FATAL_FAILURE(ExpectSameState(models, twin->needed, twin->all));
   }
+}
+
+// As for a snapshot from which another prompt goes on.
+TEST(LateLayers, AStateInsideAPromptIsExactWhereItWasAskedFor) {
+  const BothWays models = BothWays::Open(TinyCheckpoint());
+  ASSERT_TRUE(models.needed && models.all);
+  std::mt19937 rng(19);
+  Twin twin(models, RandomTokens(450, models.vocab_size(), rng));
+  Twin* const twins[] = {&twin};
+  for (const int64_t length : {1, 100, 256, 300}) {
+    twin.exact_at = length;
+    const int64_t size = length - twin.all.state.length();
+    ASSERT_NO_FATAL_FAILURE(Step(models, twins, std::span(&size, 1)));
+    ASSERT_NO_FATAL_FAILURE(ExpectSameState(models, twin.needed, twin.all));
+  }
+  twin.exact_at.reset();
+  const int64_t size = 75;
+  while (twin.left() > 0) ASSERT_NO_FATAL_FAILURE(Step(models, twins, std::span(&size, 1)));
+  ASSERT_NO_FATAL_FAILURE(ExpectSameState(models, twin.needed, twin.all));
 }
 
 // Counts the rows that each layer shows.
