@@ -29,7 +29,13 @@ HWY_INLINE void QuantizeBlock(const float* HWY_RESTRICT x, int8_t* HWY_RESTRICT 
   for (size_t i = kVecLanes; i < kInt8Block; i += kVecLanes)
     largest = hn::Max(largest, hn::Abs(hn::LoadU(d, x + i)));
   const float a = hn::GetLane(hn::MaxOfLanes(d, largest));
-  if (!(a >= 0x1p-100f)) return;  // leaves zeros
+  if (!(a >= 0x1p-100f)) {
+    std::memset(even, 0, kInt8BlockBytes);
+    std::memset(odd, 0, kInt8BlockBytes);
+    scale = 0.0f;
+    offset = 0;
+    return;
+  }
   const float step = a / 127.0f;
   const VF inverse = hn::Set(d, 1.0f / step);
   alignas(64) int32_t rounded[kInt8Block];
@@ -46,14 +52,19 @@ HWY_INLINE void QuantizeBlock(const float* HWY_RESTRICT x, int8_t* HWY_RESTRICT 
 }
 
 void QuantizeInt8Impl(const float* HWY_RESTRICT x, size_t n, QuantizedGroup* HWY_RESTRICT groups) {
-  for (size_t first = 0; first < n; first += kGroupBlocks * kInt8Block, ++groups) {
-    std::memset(groups, 0, sizeof(*groups));
-    const size_t blocks = HWY_MIN(kGroupBlocks, (n - first) / kInt8Block);
-    for (size_t j = 0; j < blocks; ++j) {
-      QuantizeBlock(x + first + j * kInt8Block, groups->even + j * kInt8BlockBytes,
-                    groups->odd + j * kInt8BlockBytes, groups->scales[j], groups->offsets[j]);
-    }
+  constexpr size_t kGroup = kGroupBlocks * kInt8Block;
+  if (n % kGroup != 0) std::memset(groups + n / kGroup, 0, sizeof(QuantizedGroup));
+  for (size_t b = 0; b < n / kInt8Block; ++b) {
+    QuantizedGroup& group = groups[b / kGroupBlocks];
+    const size_t j = b % kGroupBlocks;
+    QuantizeBlock(x + b * kInt8Block, group.even + j * kInt8BlockBytes, group.odd + j * kInt8BlockBytes,
+                  group.scales[j], group.offsets[j]);
   }
+}
+
+void QuantizeInt8BlockImpl(const float* x, QuantizedGroup& group, size_t j) {
+  QuantizeBlock(x, group.even + j * kInt8BlockBytes, group.odd + j * kInt8BlockBytes, group.scales[j],
+                group.offsets[j]);
 }
 
 // A matrix as the loops below want it.
@@ -477,10 +488,15 @@ HWY_AFTER_NAMESPACE();
 
 namespace millrace::kernels {
 HWY_EXPORT(QuantizeInt8Impl);
+HWY_EXPORT(QuantizeInt8BlockImpl);
 HWY_EXPORT(MatMulInt8Impl);
 
 void QuantizeInt8(const float* x, int64_t n, QuantizedGroup* groups) {
   HWY_DYNAMIC_DISPATCH(QuantizeInt8Impl)(x, static_cast<size_t>(n), groups);
+}
+
+void QuantizeInt8Block(const float* x, QuantizedGroup& group, int64_t j) {
+  HWY_DYNAMIC_DISPATCH(QuantizeInt8BlockImpl)(x, group, static_cast<size_t>(j));
 }
 
 void MatMulInt8(const WeightMatrix& a, int64_t row_begin, int64_t row_end, const QuantizedRows& x,

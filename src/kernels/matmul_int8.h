@@ -37,6 +37,9 @@ struct QuantizedRows {
 // zeros. Non-finite input gives a non-finite scale or unspecified codes; the logits show it.
 void QuantizeInt8(const float* x, int64_t n, QuantizedGroup* groups);
 
+// The same for one block: x[32] becomes block j of a group, whose other blocks stay as they are.
+void QuantizeInt8Block(const float* x, QuantizedGroup& group, int64_t j);
+
 // Floats of scratch that MatMulInt8 needs, for any matrix.
 inline constexpr size_t kMatMulInt8ScratchFloats = 8192;
 

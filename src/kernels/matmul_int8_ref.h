@@ -12,16 +12,16 @@
 namespace millrace::kernels::ref {
 
 inline void QuantizeInt8(const float* x, int64_t n, QuantizedGroup* groups) {
-  std::fill_n(groups, QuantizedGroups(n), QuantizedGroup{});
+  if (n % 128 != 0) groups[n / 128] = {};
   for (int64_t b = 0; b < n / 32; ++b) {
     QuantizedGroup& group = groups[b / 4];
     float a = 0;
     for (int64_t i = 32 * b; i < 32 * (b + 1); ++i) a = std::max(a, std::fabs(x[i]));
-    if (a < 0x1p-100f) continue;
+    if (a < 0x1p-100f) a = 0;
     const float step = a / 127.0f;
     int32_t sum = 0;
     for (int64_t i = 0; i < 32; ++i) {
-      const auto code = static_cast<int8_t>(std::nearbyint(x[32 * b + i] * (1.0f / step)));
+      const auto code = static_cast<int8_t>(a == 0 ? 0.0f : std::nearbyint(x[32 * b + i] * (1.0f / step)));
       (i % 2 == 0 ? group.even : group.odd)[16 * (b % 4) + i / 2] = code;
       sum += code;
     }

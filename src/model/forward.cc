@@ -78,7 +78,8 @@ struct Forward::Impl {
                 .compress_rope = compress_rope,
                 .pool = pool,
                 .scratch = scratch,
-                .batch = batch} {}
+                .batch = batch,
+                .numerics = options.numerics} {}
 
   void Embed();
   void RunLayer(int l);

@@ -49,6 +49,14 @@ class LayerTrace {
   }
 };
 
+// How products are computed. Every choice keeps results independent of batch, chunks, threads and instruction
+// set.
+enum class Numerics : uint8_t {
+  kReference,  // float32 activations throughout (shared/spec/v41-text.md, section 1, "plain")
+  kFast,  // activations of the routed experts rounded to 8 bits in blocks of 32 (kernels/matmul_int8.h); all
+          // else as kReference
+};
+
 // Which tokens the late layers (LayerPlan::first_late_layer) run for.
 enum class LateLayers : uint8_t {
   kNeeded,  // those that wanted results depend on
@@ -59,12 +67,13 @@ struct ForwardOptions {
   int64_t max_batch_tokens = 512;  // over all items of one call
   int64_t max_batch_items = 16;
   LateLayers late_layers = LateLayers::kNeeded;
+  Numerics numerics = Numerics::kReference;
 };
 
-// The text backbone in `reference` numerics: float32 activations, weights decoded exactly
-// (shared/spec/v41-text.md, section 1, "plain"). Every token's results are bit-identical however tokens are
-// cut into chunks and batched and with any number of threads: no value of one token depends on another token
-// of the call except through its sequence's state.
+// The text backbone; weights are decoded exactly, activations are float32 but for what
+// ForwardOptions::numerics rounds. Every token's results are bit-identical however tokens are cut into chunks
+// and batched and with any number of threads: no value of one token depends on another token of the call
+// except through its sequence's state.
 //
 // All memory is allocated at construction (ScratchBytes); Run allocates nothing (except for a trace).
 // One thread calls Run; the pool's threads help.

@@ -15,6 +15,15 @@ int64_t TasksOf(const MatMulJob& job) {
 
 }  // namespace
 
+void MultiplyRows(const MatMulJob& job, int64_t row_begin, int64_t row_end, const WorkerScratch& worker) {
+  if (job.quantized.base != nullptr) {
+    kernels::MatMulInt8(*job.a, row_begin, row_end, job.quantized, job.n_tokens, job.y, job.y_stride,
+                        worker.matmul);
+  } else {
+    kernels::MatMul(*job.a, row_begin, row_end, job.x, job.n_tokens, job.y, job.y_stride, worker.matmul);
+  }
+}
+
 void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
   int64_t n_tasks = 0;
   for (const MatMulJob& job : jobs) n_tasks += TasksOf(job);
@@ -23,8 +32,8 @@ void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
     const MatMulJob* job = jobs.data();
     for (; at >= TasksOf(*job); ++job) at -= TasksOf(*job);
     const int64_t begin = job->row_begin + at * kTaskRows;
-    kernels::MatMul(*job->a, begin, std::min(begin + kTaskRows, job->row_end), job->x, job->n_tokens, job->y,
-                    job->y_stride, scratch.workers[static_cast<size_t>(worker)].matmul);
+    MultiplyRows(*job, begin, std::min(begin + kTaskRows, job->row_end),
+                 scratch.workers[static_cast<size_t>(worker)]);
   });
 }
 

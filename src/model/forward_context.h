@@ -17,6 +17,9 @@
 
 namespace millrace::model {
 
+// Rows [row_begin, row_end) of a job, by one thread.
+void MultiplyRows(const MatMulJob& job, int64_t row_begin, int64_t row_end, const WorkerScratch& worker);
+
 // What the sites of the forward pass share during one Run. Lives in Forward; one thread, with the pool's
 // help.
 struct ForwardContext {
@@ -29,6 +32,7 @@ struct ForwardContext {
   ThreadPool& pool;
   ForwardScratch& scratch;
   BatchLayout& batch;
+  Numerics numerics = Numerics::kReference;
   LayerTrace* trace = nullptr;
 
   const formats::ModelConfig& config() const { return plan.config; }

@@ -70,6 +70,11 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   slot_token = arena.Take<int32_t>(slots);
   slot_weight = floats(slots);
   token_slots = arena.Take<int32_t>(slots);
+  if (options.numerics == Numerics::kFast) {
+    site_groups = arena.Take<kernels::QuantizedGroup>(tokens * kernels::QuantizedGroups(hidden));
+    slot_groups =
+        arena.Take<kernels::QuantizedGroup>(slots * kernels::QuantizedGroups(c.moe_intermediate_size));
+  }
   gate_rows = floats((slots + tokens) * c.moe_intermediate_size);
   up_rows = floats((slots + tokens) * c.moe_intermediate_size);
   down_rows = floats((slots + tokens) * hidden);
@@ -83,14 +88,16 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
     class_window = arena.Take<int32_t>(c.engram_max_ngram_size - 1 + tokens);
   }
 
-  jobs = arena.Take<MatMulJob>(std::max(c.o_groups, 2 * (c.n_routed_experts + 1)));
+  jobs = arena.Take<MatMulJob>(std::max(c.o_groups, c.n_routed_experts + 1));
+  expert_tokens = arena.Take<ExpertTokens>(c.n_routed_experts + 1);
 
   constexpr int64_t kIndexBlock = 64;
   index_block = std::max<int64_t>(1, kIndexBlock / c.candidate_block_size) * c.candidate_block_size;
   workers = arena.Take<WorkerScratch>(n_threads);
   for (int i = 0; i < n_threads; ++i) {
     WorkerScratch worker{
-        .matmul = floats(static_cast<int64_t>(kernels::MatMulScratchFloats(MaxColumns(c)))),
+        .matmul = floats(static_cast<int64_t>(
+            std::max(kernels::MatMulScratchFloats(MaxColumns(c)), kernels::kMatMulInt8ScratchFloats))),
         .attention =
             floats(static_cast<int64_t>(kernels::AttentionScratchFloats(c.sliding_window + c.index_topk))),
         .row = floats(std::max({hidden, dim, c.index_head_dim})),

@@ -5,9 +5,11 @@
 #include <span>
 
 #include "kernels/matmul.h"
+#include "kernels/matmul_int8.h"
 #include "kernels/top_k.h"
 #include "model/forward.h"
 #include "model/layer_plan.h"
+#include "model/weights.h"
 
 namespace millrace::model {
 
@@ -37,11 +39,21 @@ class Arena {
 struct MatMulJob {
   const kernels::WeightMatrix* a = nullptr;
   kernels::InputRows x;
+  kernels::QuantizedRows quantized = {};  // if it has a base, it is multiplied instead of x
   int64_t n_tokens = 0;
   float* y = nullptr;
   int64_t y_stride = 0;
   int64_t row_begin = 0;
   int64_t row_end = 0;  // exclusive
+};
+
+// The tokens of a batch that one expert works on: slots [first, first + n_tokens).
+struct ExpertTokens {
+  const ExpertWeights* expert = nullptr;
+  const int32_t* index = nullptr;  // their rows in the batch; null: 0 .. n_tokens - 1
+  int64_t first = 0;
+  int64_t n_tokens = 0;
+  bool routed = false;
 };
 
 // What one thread needs for itself while it works on a task.
@@ -103,16 +115,19 @@ struct ForwardScratch {
   int64_t attention_group = 0;      // tokens whose selected rows are decoded at a time
 
   // experts: a slot is one (token, chosen expert); k = num_experts_per_tok
-  std::span<float> router_scores;   // [T, E]
-  std::span<int32_t> experts;       // [T, k] by descending biased score
-  std::span<float> expert_weights;  // [T, k]
-  std::span<int32_t> expert_first;  // [E + 1] first slot of each expert
-  std::span<int32_t> slot_token;    // [T k]
-  std::span<float> slot_weight;     // [T k]
-  std::span<int32_t> token_slots;   // [T, k] ascending by expert
-  std::span<float> gate_rows;       // [T k + T, I] routed slots, then the shared expert's tokens
-  std::span<float> up_rows;         // [T k + T, I]
-  std::span<float> down_rows;       // [T k + T, H]
+  std::span<float> router_scores;                  // [T, E]
+  std::span<int32_t> experts;                      // [T, k] by descending biased score
+  std::span<float> expert_weights;                 // [T, k]
+  std::span<int32_t> expert_first;                 // [E + 1] first slot of each expert
+  std::span<int32_t> slot_token;                   // [T k]
+  std::span<float> slot_weight;                    // [T k]
+  std::span<int32_t> token_slots;                  // [T, k] ascending by expert
+  std::span<kernels::QuantizedGroup> site_groups;  // [T, groups of H] site_in, rounded; fast numerics
+  std::span<kernels::QuantizedGroup>
+      slot_groups;             // [T k, groups of I] the routed gate_rows, rounded; fast numerics
+  std::span<float> gate_rows;  // [T k + T, I] routed slots, then the shared expert's tokens
+  std::span<float> up_rows;    // [T k + T, I]
+  std::span<float> down_rows;  // [T k + T, H]
 
   // engram
   std::span<int64_t> row_ids;       // [T, engram layers, columns]
@@ -121,7 +136,8 @@ struct ForwardScratch {
   std::span<float> engram_gate;     // [T, M]
   std::span<int32_t> class_window;  // [max_ngram - 1 + T]
 
-  std::span<MatMulJob> jobs;               // [max(o_groups, 2 (E + 1))]
+  std::span<MatMulJob> jobs;               // [max(o_groups, E + 1)]
+  std::span<ExpertTokens> expert_tokens;   // [E + 1]
   std::span<WorkerScratch> workers;        // [threads]
   std::span<SelectionScratch> selections;  // [selection_tasks]
   int64_t selection_tasks = 0;

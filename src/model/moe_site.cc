@@ -1,11 +1,14 @@
 #include <algorithm>
 
+#include "kernels/matmul_int8.h"
 #include "kernels/router.h"
 #include "kernels/swiglu.h"
 #include "model/sites.h"
 
 namespace millrace::model {
 namespace {
+
+constexpr int64_t kBlockRows = 32;
 
 // One layer's mixture of experts over the running batch (shared/spec/v41-text.md, section 5.6). Tokens are
 // grouped by expert, so that each expert's weights are read once for all its tokens.
@@ -19,7 +22,8 @@ class MoeSite {
         top_k_(ctx.config().num_experts_per_tok),
         width_(ctx.config().moe_intermediate_size),
         hidden_(ctx.config().hidden_size),
-        n_slots_(ctx.batch.n_tokens() * top_k_) {}
+        n_slots_(ctx.batch.n_tokens() * top_k_),
+        fast_(ctx.numerics == Numerics::kFast) {}
 
   void Run();
 
@@ -27,7 +31,7 @@ class MoeSite {
   void Route();
   void GroupByExpert();
   void ExpandTokens();
-  void Activate();
+  void ExpandRows(const ExpertTokens& expansion, int64_t begin, int64_t end, WorkerScratch& worker) const;
   void Contract();
   void SumSlots();
 
@@ -39,6 +43,7 @@ class MoeSite {
   int64_t width_;
   int64_t hidden_;
   int64_t n_slots_;  // routed slots; the shared expert's rows follow them
+  bool fast_;
 };
 
 void MoeSite::Route() {
@@ -50,6 +55,10 @@ void MoeSite::Route() {
     kernels::ChooseExperts(scores, weights_.gate_bias.data(), n_experts_, top_k_,
                            static_cast<float>(ctx_.config().routed_scaling_factor),
                            s.experts.data() + t * top_k_, s.expert_weights.data() + t * top_k_);
+    if (fast_) {
+      kernels::QuantizeInt8(s.site_in.data() + t * hidden_, hidden_,
+                            s.site_groups.data() + t * kernels::QuantizedGroups(hidden_));
+    }
   });
   ctx_.Trace(layer_, "router_scores", s.router_scores, {ctx_.batch.n_tokens(), n_experts_});
   ctx_.Trace(layer_, "router_w", s.expert_weights, {ctx_.batch.n_tokens(), top_k_});
@@ -83,48 +92,68 @@ void MoeSite::GroupByExpert() {
   s.expert_first[0] = 0;
 }
 
-// Gate and up of every expert that has tokens, and of the shared one.
+// Gate, up and their activation of every expert that has tokens, and of the shared one.
 void MoeSite::ExpandTokens() {
+  // The rows of a block that is rounded to 8 bits together. One token gives each row so little work that a
+  // task takes more of them.
+  const int64_t task_rows = ctx_.batch.n_tokens() <= 2 ? 2 * kBlockRows : kBlockRows;
   const ForwardScratch& s = ctx_.scratch;
+  const std::span<ExpertTokens> expansions = s.expert_tokens;
   size_t n = 0;
-  const auto add = [&](const kernels::WeightMatrix& a, const int32_t* index, int64_t n_tokens, float* y) {
-    s.jobs[n++] = {.a = &a,
-                   .x = {.base = s.site_in.data(), .stride = hidden_, .index = index},
-                   .n_tokens = n_tokens,
-                   .y = y,
-                   .y_stride = width_,
-                   .row_begin = 0,
-                   .row_end = a.rows};
-  };
   for (int64_t e = 0; e < n_experts_; ++e) {
     const int64_t first = s.expert_first[static_cast<size_t>(e)];
     const int64_t count = s.expert_first[static_cast<size_t>(e) + 1] - first;
     if (count == 0) continue;
-    const ExpertWeights& expert = weights_.experts[static_cast<size_t>(e)];
-    add(expert.w1, s.slot_token.data() + first, count, s.gate_rows.data() + first * width_);
-    add(expert.w3, s.slot_token.data() + first, count, s.up_rows.data() + first * width_);
+    expansions[n++] = {.expert = &weights_.experts[static_cast<size_t>(e)],
+                       .index = s.slot_token.data() + first,
+                       .first = first,
+                       .n_tokens = count,
+                       .routed = true};
   }
-  add(weights_.shared.w1, nullptr, ctx_.batch.n_tokens(), s.gate_rows.data() + n_slots_ * width_);
-  add(weights_.shared.w3, nullptr, ctx_.batch.n_tokens(), s.up_rows.data() + n_slots_ * width_);
-  ctx_.RunMatMuls(s.jobs.first(n));
+  expansions[n++] = {.expert = &weights_.shared, .first = n_slots_, .n_tokens = ctx_.batch.n_tokens()};
+  const int64_t tasks = (width_ + task_rows - 1) / task_rows;
+  ctx_.pool.ParallelFor(n * static_cast<size_t>(tasks), [&](size_t task, int worker) {
+    const auto begin = static_cast<int64_t>(task) % tasks * task_rows;
+    ExpandRows(expansions[task / static_cast<size_t>(tasks)], begin, std::min(begin + task_rows, width_),
+               s.workers[static_cast<size_t>(worker)]);
+  });
 }
 
-// The routing weight multiplies before w2; the shared expert's is 1.
-void MoeSite::Activate() {
+// Rows [begin, end) of one expert's gate and up, then of their product. The routing weight multiplies before
+// w2; the shared expert's is 1.
+void MoeSite::ExpandRows(const ExpertTokens& expansion, int64_t begin, int64_t end,
+                         WorkerScratch& worker) const {
   const ForwardScratch& s = ctx_.scratch;
+  float* gate = s.gate_rows.data() + expansion.first * width_;
+  float* up = s.up_rows.data() + expansion.first * width_;
+  MatMulJob job{.x = {.base = s.site_in.data(), .stride = hidden_, .index = expansion.index},
+                .n_tokens = expansion.n_tokens,
+                .y_stride = width_};
+  if (fast_ && expansion.routed)
+    job.quantized = {.base = s.site_groups.data(), .cols = hidden_, .index = expansion.index};
+  job.a = &expansion.expert->w1;
+  job.y = gate;
+  MultiplyRows(job, begin, end, worker);
+  job.a = &expansion.expert->w3;
+  job.y = up;
+  MultiplyRows(job, begin, end, worker);
   const auto limit = static_cast<float>(ctx_.config().swiglu_limit);
-  ctx_.pool.ParallelFor(static_cast<size_t>(n_slots_ + ctx_.batch.n_tokens()), [&](size_t slot, int) {
-    float* gate = s.gate_rows.data() + static_cast<int64_t>(slot) * width_;
-    const float* up = s.up_rows.data() + static_cast<int64_t>(slot) * width_;
-    const float weight = static_cast<int64_t>(slot) < n_slots_ ? s.slot_weight[slot] : 1.0f;
-    kernels::SwiGlu(gate, up, width_, limit, weight, gate);
-  });
+  for (int64_t t = 0; t < expansion.n_tokens; ++t) {
+    const int64_t slot = expansion.first + t;
+    float* product = gate + t * width_;
+    kernels::SwiGlu(product + begin, up + t * width_ + begin, end - begin, limit,
+                    expansion.routed ? s.slot_weight[static_cast<size_t>(slot)] : 1.0f, product + begin);
+    if (!fast_ || !expansion.routed) continue;
+    kernels::QuantizedGroup* groups = s.slot_groups.data() + slot * kernels::QuantizedGroups(width_);
+    for (int64_t row = begin; row < end; row += kBlockRows)
+      kernels::QuantizeInt8Block(product + row, groups[row / 128], row / kBlockRows % 4);
+  }
 }
 
 void MoeSite::Contract() {
   const ForwardScratch& s = ctx_.scratch;
   size_t n = 0;
-  const auto add = [&](const kernels::WeightMatrix& a, int64_t first, int64_t count) {
+  const auto add = [&](const kernels::WeightMatrix& a, int64_t first, int64_t count, bool routed) {
     s.jobs[n++] = {.a = &a,
                    .x = {.base = s.gate_rows.data() + first * width_, .stride = width_},
                    .n_tokens = count,
@@ -132,13 +161,17 @@ void MoeSite::Contract() {
                    .y_stride = hidden_,
                    .row_begin = 0,
                    .row_end = a.rows};
+    if (fast_ && routed) {
+      s.jobs[n - 1].quantized = {.base = s.slot_groups.data() + first * kernels::QuantizedGroups(width_),
+                                 .cols = width_};
+    }
   };
   for (int64_t e = 0; e < n_experts_; ++e) {
     const int64_t first = s.expert_first[static_cast<size_t>(e)];
     const int64_t count = s.expert_first[static_cast<size_t>(e) + 1] - first;
-    if (count > 0) add(weights_.experts[static_cast<size_t>(e)].w2, first, count);
+    if (count > 0) add(weights_.experts[static_cast<size_t>(e)].w2, first, count, true);
   }
-  add(weights_.shared.w2, n_slots_, ctx_.batch.n_tokens());
+  add(weights_.shared.w2, n_slots_, ctx_.batch.n_tokens(), false);
   ctx_.RunMatMuls(s.jobs.first(n));
 }
 
@@ -162,7 +195,6 @@ void MoeSite::Run() {
   Route();
   GroupByExpert();
   ExpandTokens();
-  Activate();
   Contract();
   SumSlots();
 }
