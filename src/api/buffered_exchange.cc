@@ -59,7 +59,7 @@ void BufferedExchange::MarkGone() {
 }
 
 void BufferedExchange::MarkTooSlow() {
-  too_slow_ = !gone_;
+  too_slow_ = true;
   MarkGone();
 }
 

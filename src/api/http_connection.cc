@@ -234,7 +234,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     exchange_ = std::make_shared<BufferedExchange>(
         [gate = shared_.gate](std::function<void()> task) { gate->Post(std::move(task)); },
         shared_.options.max_output_bytes);
-    exchange_->SetWake([this] { wake_.cancel(); });
+    exchange_->SetWake([this] { OnExchangeChange(); });
     stream_.expires_never();  // of the watching read; each write sets its own
     watching_ = true;
     Spawn(&HttpConnection::WatchForDisconnect);
@@ -247,9 +247,31 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     }
     exchange_->MarkDelivered();
     co_await StopWatching();
+    if (exchange_->too_slow()) Reset();
     const bool keep = delivered && mode.keep_alive && !exchange_->failed();
     exchange_.reset();
     co_return keep ? Next::kKeep : Next::kClose;
+  }
+
+  // A client that was given up for not reading still blocks the write that is under way, until its deadline:
+  // that write ends here.
+  void OnExchangeChange() {
+    wake_.cancel();
+    if (exchange_->too_slow()) stream_.cancel();
+  }
+
+  // Closes and frees what the kernel holds for a client that does not read: megabytes, which a plain close
+  // would keep for minutes.
+  void Reset() {
+    error_code ignored;
+    stream_.socket().set_option(asio::socket_base::linger(true, 0), ignored);
+    Close();
+  }
+
+  // True when the client took what was written.
+  bool Written(const error_code& failure) {
+    if (failure == beast::error::timeout && exchange_) exchange_->MarkTooSlow();
+    return !failure;
   }
 
   // Keeps a read pending while the handler works: what arrives is the next request's beginning, an end or an
@@ -322,12 +344,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     if (mode.head_only) {
       stream_.expires_after(shared_.options.write_timeout);
       const auto [failure, n] = co_await http::async_write_header(stream_, serializer, kTuple);
-      co_return !failure;
+      co_return Written(failure);
     }
     while (!serializer.is_done()) {
       stream_.expires_after(shared_.options.write_timeout);
       const auto [failure, n] = co_await http::async_write_some(stream_, serializer, kTuple);
-      if (failure) co_return false;
+      if (!Written(failure)) co_return false;
     }
     co_return true;
   }
@@ -339,7 +361,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     http::response_serializer<http::empty_body> serializer(message);
     stream_.expires_after(shared_.options.write_timeout);
     const auto [failure, n] = co_await http::async_write_header(stream_, serializer, kTuple);
-    co_return !failure;
+    co_return Written(failure);
   }
 
   asio::awaitable<bool> WriteStreamBytes(BufferedExchange& exchange, std::string bytes,
@@ -354,8 +376,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
       } else {
         std::tie(failure, n) = co_await asio::async_write(stream_, http::make_chunk(slice), kTuple);
       }
-      if (failure == beast::error::timeout) exchange.MarkTooSlow();
-      if (failure) co_return false;
+      if (!Written(failure)) co_return false;
     }
     co_return !exchange.gone();
   }
@@ -364,7 +385,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     if (mode.http_1_0 || exchange.failed()) co_return true;
     stream_.expires_after(shared_.options.write_timeout);
     const auto [failure, n] = co_await asio::async_write(stream_, http::make_chunk_last(), kTuple);
-    co_return !failure;
+    co_return Written(failure);
   }
 
   asio::awaitable<void> Refuse() {

@@ -34,7 +34,7 @@ struct HttpServerStats {
   uint64_t connections = 0;   // open now
   uint64_t refused = 0;       // turned away because of max_connections
   uint64_t malformed = 0;     // connections that did not speak HTTP/1.x, or too large a request
-  uint64_t slow_readers = 0;  // streams ended because of max_output_bytes or write_timeout
+  uint64_t slow_readers = 0;  // answers ended because of max_output_bytes or write_timeout
   uint64_t disconnected = 0;  // answers that the client did not wait for
 };
 

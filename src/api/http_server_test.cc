@@ -1,0 +1,103 @@
+// The transport alone, under handlers that do what the service does only by accident of timing.
+
+#include "api/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "api/socket_client.h"
+
+namespace millrace::api {
+namespace {
+
+using std::chrono::milliseconds;
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void Serve(HttpServerOptions options, HttpHandler handler) {
+    options.port = 0;
+    auto server = HttpServer::Bind(options);
+    ASSERT_TRUE(server.ok()) << server.error().message();
+    server_ = std::move(server).value();
+    const Status serving = server_->Serve(std::move(handler));
+    ASSERT_TRUE(serving.ok()) << serving.error().message();
+  }
+  uint16_t port() const { return server_->port(); }
+  HttpServerStats stats() const { return server_->stats(); }
+
+  void WaitUntil(const std::function<bool()>& holds, const char* what) {
+    for (int i = 0; i < 4000; ++i) {
+      if (holds()) return;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    FAIL() << "never: " << what;
+  }
+
+  std::unique_ptr<HttpServer> server_;
+};
+
+// More than the kernel's buffers of a connection hold.
+constexpr size_t kMoreThanTheKernelTakes = 32 << 20;
+
+TEST_F(HttpServerTest, AReaderThatStopsIsCutOffWhileAWriteToItIsUnderWay) {
+  HttpServerOptions options;
+  options.max_output_bytes = 64 << 10;
+  std::atomic<bool> gone{false};
+  std::atomic<size_t> written{0};
+  std::shared_ptr<Exchange> exchange;
+  std::atomic<bool> streaming{false};
+  Serve(options, [&](HttpRequest, std::shared_ptr<Exchange> given) {
+    exchange = std::move(given);
+    exchange->BeginStream({}, ":");
+    exchange->SetOnGone([&] { gone = true; });
+    streaming = true;
+  });
+  SocketClient client(port(), /*receive_buffer_bytes=*/4096);
+  client.Send("GET", "/");
+  WaitUntil([&] { return streaming.load(); }, "the stream begins");
+  // Slow enough that the server writes what it has before more comes: it is a pending write that blocks.
+  while (!gone && written < kMoreThanTheKernelTakes) {
+    exchange->Post([&] { exchange->Write(std::string(32 << 10, 'x')); });
+    written += 32 << 10;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_TRUE(gone);
+  WaitUntil([&] { return stats().connections == 0; }, "the connection is dropped");
+  EXPECT_EQ(stats().slow_readers, 1u);
+  EXPECT_EQ(stats().disconnected, 0u);
+  server_.reset();
+}
+
+// Whole or streamed, what a client does not take within the write deadline ends as slow.
+class WriteDeadlineTest : public HttpServerTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(WriteDeadlineTest, EndsAnAnswerThatIsNotRead) {
+  HttpServerOptions options;
+  options.max_output_bytes = 2 * kMoreThanTheKernelTakes;
+  options.write_timeout = milliseconds(50);
+  Serve(options, [](HttpRequest, std::shared_ptr<Exchange> exchange) {
+    std::string bytes(kMoreThanTheKernelTakes, 'x');
+    if (!GetParam()) return exchange->Send({.status = 200, .headers = {}, .body = std::move(bytes)});
+    exchange->BeginStream({}, ":");
+    exchange->Write(bytes);
+  });
+  SocketClient client(port(), /*receive_buffer_bytes=*/4096);
+  client.Send("GET", "/");
+  WaitUntil([&] { return stats().slow_readers == 1; }, "the slow reader is given up");
+  WaitUntil([&] { return stats().connections == 0; }, "the connection is dropped");
+  EXPECT_EQ(stats().disconnected, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(, WriteDeadlineTest, ::testing::Bool(),
+                         [](const auto& instance) { return instance.param ? "Streaming" : "Whole"; });
+
+}  // namespace
+}  // namespace millrace::api
