@@ -26,10 +26,11 @@ struct BothWays {
   std::unique_ptr<LoadedModel> needed;
   std::unique_ptr<LoadedModel> all;
 
-  static BothWays Open(const fs::path& dir) {
+  static BothWays Open(const fs::path& dir, Numerics numerics = Numerics::kReference) {
     const auto open = [&](LateLayers late_layers) {
-      return LoadedModel::Open(dir, 2,
-                               {.max_batch_tokens = 320, .max_batch_items = 6, .late_layers = late_layers});
+      return LoadedModel::Open(
+          dir, 2,
+          {.max_batch_tokens = 320, .max_batch_items = 6, .late_layers = late_layers, .numerics = numerics});
     };
     return {open(LateLayers::kNeeded), open(LateLayers::kAll)};
   }
@@ -219,6 +220,13 @@ TEST(LateLayers, NothingChangesInTheTinyModel) {
   std::mt19937 rng(3);
   ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, 3 * models.field() + 7, 90, 40, rng));
   ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, models.field() + 150, 1, 40, rng));
+}
+
+TEST(LateLayers, NothingChangesInFastNumerics) {
+  const BothWays models = BothWays::Open(TinyCheckpoint(), Numerics::kFast);
+  ASSERT_TRUE(models.needed && models.all);
+  std::mt19937 rng(2);
+  ASSERT_NO_FATAL_FAILURE(ReadAndDecode(models, models.field() + 120, 70, 10, rng));
 }
 
 TEST(LateLayers, NothingChangesInTheGoldenModels) {
