@@ -108,7 +108,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
   }
   ~HttpConnection() {
-    ReleaseBody();
     shared_.connections.erase(this);
     shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
   }
@@ -169,8 +168,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     Parser parser;
     parser.header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
     parser.body_limit(shared_.options.max_body_bytes);
+    ByteReservation body_memory;
     stream_.expires_after(shared_.options.read_timeout);
-    const error_code failure = co_await ReadRequest(parser);
+    const error_code failure = co_await ReadRequest(parser, body_memory);
     if (refusal_ || failure) {
       if (!refusal_) refusal_ = RequestError(failure, shared_.options);
       if (refusal_) co_await Refuse();
@@ -181,9 +181,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     mode.http_1_0 = parser.get().version() < 11;
     mode.head_only = parser.get().method() == http::verb::head;
     HttpRequest request = ToHttpRequest(parser.release());
-    const Next next = co_await Answer(std::move(request), mode);
-    ReleaseBody();
-    co_return next;
+    request.body_memory = std::move(body_memory);
+    request.body_memory.ShrinkTo(request.body.size());
+    co_return co_await Answer(std::move(request), mode);
   }
 
   // False when the client has nothing more to ask.
@@ -197,16 +197,18 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     co_return !failure;
   }
 
-  asio::awaitable<error_code> ReadRequest(Parser& parser) {
+  asio::awaitable<error_code> ReadRequest(Parser& parser, ByteReservation& body_memory) {
     const auto [header_failure, header_bytes] =
         co_await http::async_read_header(stream_, buffer_, parser, kTuple);
     if (header_failure) co_return header_failure;
-    if (!ReserveBody(parser)) {
+    std::optional<ByteReservation> reserved = ReserveBody(parser);
+    if (!reserved) {
       refusal_ = ApiError{
           ApiErrorKind::kOverloaded,
           "The bodies of the requests in flight fill the memory set aside for them; retry shortly.", ""};
       co_return error_code{};
     }
+    body_memory = *std::move(reserved);
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       const auto [failure, n] = co_await asio::async_write(stream_, asio::buffer(kContinue), kTuple);
@@ -216,19 +218,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     co_return failure;
   }
 
-  // Bodies are planned memory: each request reserves its length, or the limit when it does not say.
-  bool ReserveBody(const Parser& parser) {
+  // Bodies are planned memory: each request reserves its length, or the limit when it does not say. Nothing
+  // when too much is reserved already.
+  std::optional<ByteReservation> ReserveBody(const Parser& parser) {
     const auto length = parser.content_length();
-    const size_t bytes = length             ? static_cast<size_t>(*length)
-                         : parser.chunked() ? shared_.options.max_body_bytes
-                                            : 0;
-    if (shared_.bodies_bytes + bytes > shared_.options.max_bodies_bytes) return false;
-    reserved_bytes_ = bytes;
-    shared_.bodies_bytes += bytes;
-    return true;
+    return shared_.bodies->Reserve(length             ? static_cast<size_t>(*length)
+                                   : parser.chunked() ? shared_.options.max_body_bytes
+                                                      : 0);
   }
-
-  void ReleaseBody() { shared_.bodies_bytes -= std::exchange(reserved_bytes_, 0); }
 
   asio::awaitable<Next> Answer(HttpRequest request, AnswerMode mode) {
     exchange_ = std::make_shared<BufferedExchange>(
@@ -417,7 +414,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   beast::flat_buffer buffer_;
   std::shared_ptr<BufferedExchange> exchange_;  // of the request being answered
   std::optional<ApiError> refusal_;             // of a request that never reaches the handler
-  size_t reserved_bytes_ = 0;
   bool idle_ = false;
   bool watching_ = false;
   bool stop_watching_ = false;

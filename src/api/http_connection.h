@@ -32,13 +32,14 @@ class PostGate {
   boost::asio::io_context* context_;
 };
 
-// What the connections of one server share. Only the I/O thread touches it, but for `stats` and the gate.
+// What the connections of one server share. Only the I/O thread touches it, but for `bodies`, `stats` and the
+// gate.
 struct HttpShared {
   HttpServerOptions options;
   HttpHandler handler;
   std::shared_ptr<PostGate> gate;
   std::unordered_set<HttpConnection*> connections;
-  size_t bodies_bytes = 0;  // reserved by requests in flight
+  std::shared_ptr<ByteBudget> bodies;  // memory of the bodies that are being read or not yet decoded
   bool stopping = false;
 
   struct {

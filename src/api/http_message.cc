@@ -11,6 +11,11 @@ char Lower(char c) {
 
 }  // namespace
 
+void HttpRequest::DropBody() {
+  std::string().swap(body);  // an assignment would keep its capacity
+  body_memory = {};
+}
+
 std::string_view FindHeader(const HttpHeaders& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
     const bool same = std::equal(key.begin(), key.end(), name.begin(), name.end(),

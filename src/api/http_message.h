@@ -5,16 +5,23 @@
 #include <utility>
 #include <vector>
 
+#include "api/byte_budget.h"
+
 namespace millrace::api {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
+// Moves only, because of its body's memory.
 struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // of the target, without the query: "/v1/models"
   std::string query;
   HttpHeaders headers;
   std::string body;
+  ByteReservation body_memory;  // of the server's budget, for as long as the body is there
+
+  // Frees the body and gives its memory back.
+  void DropBody();
 };
 
 // The value of the first header of that name (case-insensitive); empty when there is none.

@@ -114,6 +114,7 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Result<std::unique_ptr<HttpServer>> HttpServer::Bind(const HttpServerOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->shared.options = options;
+  impl->shared.bodies = ByteBudget::Create(options.max_bodies_bytes);
   impl->shared.gate = std::make_shared<PostGate>(impl->context);
   MILLRACE_RETURN_IF_ERROR(impl->Bind());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
@@ -152,6 +153,7 @@ HttpServerStats HttpServer::stats() const {
   snapshot.malformed = stats.malformed.load(std::memory_order_relaxed);
   snapshot.slow_readers = stats.slow_readers.load(std::memory_order_relaxed);
   snapshot.disconnected = stats.disconnected.load(std::memory_order_relaxed);
+  snapshot.body_bytes = impl_->shared.bodies->reserved_bytes();
   return snapshot;
 }
 

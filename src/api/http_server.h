@@ -19,7 +19,7 @@ struct HttpServerOptions {
   int max_connections = 1024;
   size_t max_header_bytes = 64 << 10;   // request line and headers; more is 431
   size_t max_body_bytes = 32 << 20;     // one request; more is 413
-  size_t max_bodies_bytes = 256 << 20;  // all requests in flight; more is 503
+  size_t max_bodies_bytes = 256 << 20;  // all that are being read or not yet decoded; more is 503
   size_t max_output_bytes = 1 << 20;    // of a stream, queued for one client; more and it counts as gone
   std::chrono::milliseconds idle_timeout{75'000};        // between requests of one connection
   std::chrono::milliseconds read_timeout{60'000};        // a whole request, from its first byte
@@ -36,6 +36,7 @@ struct HttpServerStats {
   uint64_t malformed = 0;     // connections that did not speak HTTP/1.x, or too large a request
   uint64_t slow_readers = 0;  // answers ended because of max_output_bytes or write_timeout
   uint64_t disconnected = 0;  // answers that the client did not wait for
+  uint64_t body_bytes = 0;    // reserved now, of max_bodies_bytes
 };
 
 // HTTP/1.1 over TCP on one I/O thread of its own: one coroutine a connection, keep-alive, a deadline on every

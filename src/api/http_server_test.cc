@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -98,6 +99,44 @@ TEST_P(WriteDeadlineTest, EndsAnAnswerThatIsNotRead) {
 
 INSTANTIATE_TEST_SUITE_P(, WriteDeadlineTest, ::testing::Bool(),
                          [](const auto& instance) { return instance.param ? "Streaming" : "Whole"; });
+
+TEST_F(HttpServerTest, ABodyCountsAsMemoryUntilItIsDroppedThoughItsClientHasLeft) {
+  HttpServerOptions options;
+  options.max_bodies_bytes = 1500;
+  std::promise<HttpRequest> first;
+  std::atomic<int> calls{0};
+  Serve(options, [&](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+    if (calls++ == 0) return first.set_value(std::move(request));
+    exchange->Send({});
+  });
+  SocketClient leaving(port());
+  leaving.Send("POST", "/", std::string(1000, ' '));
+  HttpRequest request = first.get_future().get();
+  leaving.Close();
+  WaitUntil([&] { return stats().connections == 0; }, "the client is seen to have left");
+  EXPECT_EQ(stats().body_bytes, 1000u);
+  const ClientResponse refused = AskOnce(port(), "POST", "/", std::string(1000, ' '));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  request.DropBody();
+  EXPECT_EQ(request.body.capacity(), std::string().capacity());
+  EXPECT_EQ(stats().body_bytes, 0u);
+  EXPECT_EQ(AskOnce(port(), "POST", "/", std::string(1000, ' ')).status, 200);
+  server_.reset();
+}
+
+TEST_F(HttpServerTest, ABodyOfUnknownLengthCountsInFullOnlyWhileItIsRead) {
+  HttpServerOptions options;
+  options.max_body_bytes = 1000;
+  Serve(options, [&](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+    exchange->Send({.headers = {}, .body = std::to_string(request.body_memory.bytes())});
+  });
+  SocketClient client(port());
+  client.SendRaw("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+  WaitUntil([&] { return stats().body_bytes == 1000; }, "the most is reserved");
+  client.SendRaw("0\r\n\r\n");
+  EXPECT_EQ(client.Read().body, "5");
+}
 
 }  // namespace
 }  // namespace millrace::api

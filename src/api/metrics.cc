@@ -55,9 +55,11 @@ constexpr std::array<Reading<EngineStats>, 6> kEngineReadings = {{
      MetricType::Gauge, Field<&EngineStats::current_step_age_seconds>},
 }};
 
-constexpr std::array<Reading<HttpServerStats>, 5> kHttpReadings = {{
+constexpr std::array<Reading<HttpServerStats>, 6> kHttpReadings = {{
     {"millrace_http_connections", "Open connections.", MetricType::Gauge,
      Field<&HttpServerStats::connections>},
+    {"millrace_http_body_bytes", "Memory reserved for bodies that are being read or not yet decoded.",
+     MetricType::Gauge, Field<&HttpServerStats::body_bytes>},
     {"millrace_http_refused_connections_total", "Connections turned away because of the limit.",
      MetricType::Counter, Field<&HttpServerStats::refused>},
     {"millrace_http_malformed_requests_total", "Requests refused before a handler saw them.",

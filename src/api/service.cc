@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "api/error_response.h"
@@ -98,7 +99,7 @@ struct Service::Impl {
                   std::chrono::system_clock::now().time_since_epoch())
                   .count()},
         metrics(options.served_model_names.front(), engine, ledger),
-        prepare(kPrepareThreads) {}
+        prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {}
 
   using Handler = void (Impl::*)(Call);
   struct Route {
@@ -118,6 +119,7 @@ struct Service::Impl {
   using PrepareFn = Prepared (*)(const ServedModel&, const RequestOrigin&, std::string_view);
   Prepared PrepareGuarded(PrepareFn fn, const Call& call) const;
   void Generate(Call call, PrepareFn fn);
+  void StartPrepared(const Call& call, Prepared& prepared);
 
   void Chat(Call call) { Generate(std::move(call), PrepareChat); }
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
@@ -229,21 +231,30 @@ void Service::Impl::Generate(Call call, PrepareFn fn) {
     return RespondError(
         call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
   }
-  auto shared_call = std::make_shared<Call>(std::move(call));
-  prepare.Add([this, shared_call, fn] {
+  const auto shared_call = std::make_shared<Call>(std::move(call));
+  const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, fn] {
     const auto prepared = std::make_shared<Prepared>(PrepareGuarded(fn, *shared_call));
-    shared_call->request.body = {};
-    shared_call->exchange->Post([this, shared_call, prepared] {
-      if (shared_call->exchange->gone()) return;
-      if (const ApiError* const error = std::get_if<ApiError>(prepared.get())) {
-        return RespondError(*shared_call, *error);
-      }
-      PreparedGeneration& generation = std::get<PreparedGeneration>(*prepared);
-      generation.headers.emplace_back("X-Request-Id", shared_call->origin.request_id);
-      StartGeneration({engine, model.encoder.tokenizer(), metrics}, std::move(generation),
-                      shared_call->exchange);
-    });
+    shared_call->request.DropBody();
+    shared_call->exchange->Post([this, shared_call, prepared] { StartPrepared(*shared_call, *prepared); });
   });
+  if (!ticket) {
+    return RespondError(*shared_call,
+                        {ApiErrorKind::kQueueFull,
+                         fmt::format("The queue is full: {} requests wait to be decoded; retry shortly.",
+                                     options.max_preparing),
+                         ""});
+  }
+  // With the client its body goes, and its place in the queue.
+  shared_call->exchange->SetOnGone([this, ticket = *ticket] { prepare.Remove(ticket); });
+}
+
+// On the exchange's thread.
+void Service::Impl::StartPrepared(const Call& call, Prepared& prepared) {
+  if (call.exchange->gone()) return;
+  if (const ApiError* const error = std::get_if<ApiError>(&prepared)) return RespondError(call, *error);
+  PreparedGeneration& generation = std::get<PreparedGeneration>(prepared);
+  generation.headers.emplace_back("X-Request-Id", call.origin.request_id);
+  StartGeneration({engine, model.encoder.tokenizer(), metrics}, std::move(generation), call.exchange);
 }
 
 void Service::Impl::ListModels(Call call) {

@@ -17,6 +17,7 @@ namespace millrace::api {
 struct ServiceOptions {
   std::vector<std::string> served_model_names;  // at least one; the first is the default
   int64_t default_max_tokens = 65536;           // of requests that name no limit; 0: the rest of the context
+  int max_preparing = 256;                      // requests that wait to be decoded; more are refused with 429
   std::string version;
   std::chrono::seconds stuck_after{300};  // a step that runs longer makes /health say "stuck"
 };
@@ -27,7 +28,8 @@ class Service {
   // All references outlive the object; ledger may be nullptr.
   Service(engine::Engine& engine, const text::ChatEncoder& encoder, ServiceOptions options,
           const MemoryLedger* ledger);
-  // No exchange's thread may be inside Handle or run a task that Handle has posted.
+  // No exchange's thread may be inside Handle, run a task that Handle has posted, or call back that a client
+  // is gone.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;

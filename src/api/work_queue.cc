@@ -1,10 +1,11 @@
 #include "api/work_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace millrace::api {
 
-WorkQueue::WorkQueue(int n_threads) {
+WorkQueue::WorkQueue(int n_threads, size_t max_waiting) : max_waiting_(max_waiting) {
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -17,12 +18,25 @@ WorkQueue::~WorkQueue() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkQueue::Add(std::function<void()> task) {
+std::optional<WorkQueue::Ticket> WorkQueue::Add(std::function<void()> task) {
+  Ticket ticket{};
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    if (tasks_.size() >= max_waiting_) return std::nullopt;
+    ticket = Ticket{next_ticket_++};
+    tasks_.push_back({ticket, std::move(task)});
   }
   arrived_.notify_one();
+  return ticket;
+}
+
+void WorkQueue::Remove(Ticket ticket) {
+  Task removed;  // destroyed outside the lock: it may hold much memory
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(tasks_, ticket, &Task::ticket);
+  if (found == tasks_.end()) return;
+  removed = std::move(*found);
+  tasks_.erase(found);
 }
 
 void WorkQueue::Run() {
@@ -32,7 +46,7 @@ void WorkQueue::Run() {
       std::unique_lock lock(mutex_);
       arrived_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
       if (stop_) return;
-      task = std::move(tasks_.front());
+      task = std::move(tasks_.front().run);
       tasks_.pop_front();
     }
     task();
