@@ -18,6 +18,7 @@ struct Invocation {
 int ReportStatus(const Status& status);
 
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
+void AddBenchCommand(CLI::App& root, Invocation& invocation);
 void AddChatCommand(CLI::App& root, Invocation& invocation);
 void AddEvalCommand(CLI::App& root, Invocation& invocation);
 void AddGenerateCommand(CLI::App& root, Invocation& invocation);
@@ -25,5 +26,7 @@ void AddInspectCommand(CLI::App& root, Invocation& invocation);
 void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation);
 void AddServeCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
+// Subcommands of `bench`.
+void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation);
 
 }  // namespace millrace::app

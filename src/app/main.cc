@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   root.require_subcommand(1);
   root.set_help_all_flag("--help-all", "Help of every subcommand");
   millrace::app::Invocation invocation;
+  millrace::app::AddBenchCommand(root, invocation);
   millrace::app::AddChatCommand(root, invocation);
   millrace::app::AddEvalCommand(root, invocation);
   millrace::app::AddGenerateCommand(root, invocation);

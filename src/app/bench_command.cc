@@ -1,0 +1,13 @@
+#include <CLI/CLI.hpp>
+
+#include "app/commands.h"
+
+namespace millrace::app {
+
+void AddBenchCommand(CLI::App& root, Invocation& invocation) {
+  CLI::App* command = root.add_subcommand("bench", "Measure speed as a ratio to this machine's limits");
+  command->require_subcommand(1);
+  AddBenchKernelsCommand(*command, invocation);
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "kernels/peak_loops.h"
+#include "rig/kernel_cases.h"
+#include "rig/matrix_copies.h"
+#include "rig/quantized_batch.h"
+#include "rig/verify.h"
+
+namespace millrace::rig {
+namespace {
+
+using kernels::WeightFormat;
+
+struct Shape {
+  WeightFormat format;
+  int64_t rows;
+  int64_t cols;
+  int64_t matrices;  // multiplied in one loop, as a decode step does
+};
+
+// Matrices times one token's activations, which are the same for all.
+class MatVec {
+ public:
+  MatVec(const Shape& shape, bool fast, Team& team)
+      : fast_(fast),
+        team_(team),
+        x_(RandomActivations(shape.cols, 7)),
+        codes_(1, shape.cols),
+        y_(static_cast<size_t>(shape.matrices * shape.rows)),
+        products_(static_cast<size_t>(shape.matrices)) {
+    codes_.Quantize(x_.data(), team);
+    rows_ = codes_.Rows(0);
+    for (size_t i = 0; i < products_.size(); ++i) {
+      products_[i] = {.x = {.base = x_.data(), .stride = shape.cols},
+                      .codes = fast ? &rows_ : nullptr,
+                      .n_tokens = 1,
+                      .y = y_.data() + static_cast<int64_t>(i) * shape.rows,
+                      .y_stride = shape.rows};
+    }
+  }
+  MatVec(const MatVec&) = delete;
+  MatVec& operator=(const MatVec&) = delete;
+
+  // In `fast`, rounding the activations is part of it.
+  void Run(MatrixCopies& matrices) {
+    if (fast_) codes_.Quantize(x_.data(), team_);
+    for (Product& product : products_) product.a = &matrices.Next();
+    team_.Run(products_);
+  }
+  Status Verify(std::string_view what) const {
+    for (const Product& product : products_) MILLRACE_RETURN_IF_ERROR(VerifyProduct(product, what));
+    return {};
+  }
+
+ private:
+  bool fast_;
+  Team& team_;
+  std::vector<float> x_;
+  QuantizedBatch codes_;
+  kernels::QuantizedRows rows_;
+  std::vector<float> y_;
+  std::vector<Product> products_;
+};
+
+Result<BenchRow> Measure(KernelBench& bench, std::string name, const Shape& shape, bool fast,
+                         MatrixCopies& matrices) {
+  MatVec work(shape, fast, bench.team);
+  work.Run(matrices);
+  MILLRACE_RETURN_IF_ERROR(work.Verify(name));
+  const double bytes = static_cast<double>(shape.matrices * StoredBytes(matrices[0]));
+  const Contestant contestants[] = {{.run = [&] { work.Run(matrices); }, .work = bytes, .team = &bench.team},
+                                    bench.limits.Read(bench.team)};
+  const Contest contest = TimeInTurn(contestants);
+  return BenchRow{.name = std::move(name),
+                  .shape = fmt::format("{} {} -> {}, {} a loop", FormatName(shape.format), shape.cols,
+                                       shape.rows, shape.matrices),
+                  .numerics = fast ? "fast" : "reference",
+                  .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
+                  .threads = bench.team.size(),
+                  .value = contest.rates[0] * 1e-9,
+                  .unit = "GB/s",
+                  .limit = contest.rates[1] * 1e-9,
+                  .limit_name = "read bandwidth",
+                  .ratio = contest.Ratio(0, 1),
+                  .spread = contest.spreads[0],
+                  .rounds = contest.rounds,
+                  .clean = contest.clean};
+}
+
+Result<std::vector<BenchRow>> MeasureAll(KernelBench& bench, const std::string& name, const Shape& shape) {
+  MatrixCopies matrices(shape.format, shape.rows, shape.cols,
+                        CopiesBeyondCaches(shape.format, shape.rows, shape.cols), bench.team);
+  std::vector<BenchRow> rows;
+  MILLRACE_ASSIGN_OR_RETURN(BenchRow reference, Measure(bench, name, shape, false, matrices));
+  rows.push_back(std::move(reference));
+  if (shape.format == WeightFormat::kFp4Row32) {
+    MILLRACE_ASSIGN_OR_RETURN(BenchRow fast, Measure(bench, name, shape, true, matrices));
+    rows.push_back(std::move(fast));
+  }
+  return rows;
+}
+
+}  // namespace
+
+Result<std::vector<BenchRow>> ExpertUpMatVec(KernelBench& bench) {
+  return MeasureAll(bench, "expert-up",
+                    {.format = WeightFormat::kFp4Row32, .rows = 2304, .cols = 5120, .matrices = 12});
+}
+
+Result<std::vector<BenchRow>> ExpertDownMatVec(KernelBench& bench) {
+  return MeasureAll(bench, "expert-down",
+                    {.format = WeightFormat::kFp4Row32, .rows = 5120, .cols = 2304, .matrices = 6});
+}
+
+Result<std::vector<BenchRow>> SquareFp8MatVec(KernelBench& bench) {
+  return MeasureAll(bench, "fp8-square",
+                    {.format = WeightFormat::kFp8Tile32, .rows = 5120, .cols = 5120, .matrices = 1});
+}
+
+Result<std::vector<BenchRow>> QueryFp8MatVec(KernelBench& bench) {
+  return MeasureAll(bench, "fp8-query",
+                    {.format = WeightFormat::kFp8Tile32, .rows = 32768, .cols = 1280, .matrices = 1});
+}
+
+Result<std::vector<BenchRow>> HeadMatVec(KernelBench& bench) {
+  return MeasureAll(bench, "head",
+                    {.format = WeightFormat::kBf16, .rows = 32768, .cols = 5120, .matrices = 1});
+}
+
+}  // namespace millrace::rig

@@ -1,0 +1,77 @@
+#include "rig/team.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace millrace::rig {
+namespace {
+
+constexpr int64_t kTaskRows = 2 * kernels::kPanelRows;
+
+int64_t TasksOf(const Product& product) {
+  return (product.a->rows + kTaskRows - 1) / kTaskRows;
+}
+
+}  // namespace
+
+Team::Team(int n_threads)
+    : pool_(n_threads), clocks_(static_cast<size_t>(n_threads)), scratch_(static_cast<size_t>(n_threads)) {
+  // No thread takes a second task before each has taken one.
+  std::atomic<int> arrived{0};
+  pool_.ParallelFor(static_cast<size_t>(n_threads), [&](size_t, int worker) {
+    pthread_getcpuclockid(pthread_self(), &clocks_[static_cast<size_t>(worker)]);
+    ++arrived;
+    while (arrived.load() < n_threads) std::this_thread::yield();
+  });
+}
+
+void Team::Wake() {
+  std::atomic<int> arrived{0};
+  pool_.ParallelFor(static_cast<size_t>(size()), [&](size_t, int) {
+    ++arrived;
+    while (arrived.load() < size()) std::this_thread::yield();
+  });
+}
+
+CpuTimes Team::CpuTimesNow() const {
+  CpuTimes seconds;
+  for (const clockid_t clock : clocks_) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    seconds.push_back(static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec));
+  }
+  return seconds;
+}
+
+std::span<float> Team::Scratch(int worker, size_t n) {
+  std::vector<float>& scratch = scratch_[static_cast<size_t>(worker)];
+  if (scratch.size() < n) scratch.resize(n);
+  return std::span(scratch).first(n);
+}
+
+void Team::RunRows(const Product& product, int64_t begin, int64_t end, int worker) {
+  if (product.codes != nullptr) {
+    kernels::MatMulInt8(*product.a, begin, end, *product.codes, product.n_tokens, product.y, product.y_stride,
+                        Scratch(worker, kernels::kMatMulInt8ScratchFloats));
+  } else {
+    kernels::MatMul(*product.a, begin, end, product.x, product.n_tokens, product.y, product.y_stride,
+                    Scratch(worker, kernels::MatMulScratchFloats(product.a->cols)));
+  }
+}
+
+void Team::Run(std::span<const Product> products) {
+  int64_t n_tasks = 0;
+  for (const Product& product : products) n_tasks += TasksOf(product);
+  pool_.ParallelFor(static_cast<size_t>(n_tasks), [&](size_t task, int worker) {
+    auto at = static_cast<int64_t>(task);
+    const Product* product = products.data();
+    for (; at >= TasksOf(*product); ++product) at -= TasksOf(*product);
+    const int64_t begin = at * kTaskRows;
+    RunRows(*product, begin, std::min(begin + kTaskRows, product->a->rows), worker);
+  });
+}
+
+}  // namespace millrace::rig
