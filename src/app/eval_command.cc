@@ -10,7 +10,8 @@
 
 #include "app/commands.h"
 #include "app/eval_trace.h"
-#include "cache/page_pool.h"
+#include "app/evaluator.h"
+#include "app/forward_flags.h"
 #include "engine/load.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
@@ -28,7 +29,7 @@ struct EvalFlags {
   std::string checkpoint;
   std::string tokens;
   std::string out;
-  std::string numerics = "reference";
+  model::Numerics numerics = model::Numerics::kReference;
   int64_t chunk = 0;
   int threads = 0;
   bool layers = false;
@@ -77,61 +78,6 @@ Result<std::vector<Prompt>> ReadPrompts(const std::string& file, int64_t vocab_s
   return all;
 }
 
-// One prompt, alone, in chunks; its logits [length, vocab] are appended to `tensors`, and the layers with
-// them.
-class Evaluator {
- public:
-  static Result<std::unique_ptr<Evaluator>> Create(const model::Checkpoint& checkpoint, ThreadPool& pool,
-                                                   int64_t chunk, int64_t longest) {
-    MILLRACE_ASSIGN_OR_RETURN(model::EngramHash hash,
-                              model::EngramHash::ForCheckpoint(checkpoint.config(), checkpoint.dir()));
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<model::Forward> forward,
-                              model::Forward::Create(checkpoint, std::move(hash), pool,
-                                                     {.max_batch_tokens = chunk, .max_batch_items = 1}));
-    const auto n_pages = static_cast<uint32_t>((longest + model::kPageTokens - 1) / model::kPageTokens);
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<cache::PagePool> pages,
-                              cache::PagePool::Create(forward->page_layout().page_bytes, n_pages));
-    auto evaluator = std::make_unique<Evaluator>();
-    evaluator->chunk_ = chunk;
-    evaluator->vocab_size_ = checkpoint.config().vocab_size;
-    evaluator->state_ = std::make_unique<model::SequenceState>(forward->plan());
-    std::vector<PageId> ids;
-    MILLRACE_RETURN_IF_ERROR(pages->AllocateMany(n_pages, ids));
-    for (PageId id : ids) evaluator->state_->pages.push_back(pages->Data(id));
-    evaluator->forward_ = std::move(forward);
-    evaluator->pages_ = std::move(pages);
-    return evaluator;
-  }
-
-  EvalTensor Run(const Prompt& prompt, model::LayerTrace* trace) {
-    state_->Reset();
-    const auto vocab = static_cast<size_t>(vocab_size_);
-    EvalTensor out;
-    out.info.name = "logits." + prompt.name;
-    out.info.dtype = formats::DType::kF32;
-    out.info.shape = {static_cast<int64_t>(prompt.ids.size()), vocab_size_};
-    out.bytes.resize(prompt.ids.size() * vocab * sizeof(float));
-    std::vector<float> logits(static_cast<size_t>(chunk_) * vocab);
-    for (size_t at = 0; at < prompt.ids.size(); at += static_cast<size_t>(chunk_)) {
-      const size_t n = std::min(static_cast<size_t>(chunk_), prompt.ids.size() - at);
-      const model::BatchItem item{.state = state_.get(),
-                                  .tokens = std::span(prompt.ids).subspan(at, n),
-                                  .logits = model::LogitsWanted::kAll};
-      forward_->Run(std::span(&item, 1), logits, trace);
-      std::ranges::copy(std::as_bytes(std::span(logits).first(n * vocab)),
-                        out.bytes.begin() + static_cast<std::ptrdiff_t>(at * vocab * sizeof(float)));
-    }
-    return out;
-  }
-
- private:
-  std::unique_ptr<model::Forward> forward_;
-  std::unique_ptr<cache::PagePool> pages_;
-  std::unique_ptr<model::SequenceState> state_;
-  int64_t chunk_ = 0;
-  int64_t vocab_size_ = 0;
-};
-
 Status WriteTensors(const std::string& file, const std::vector<EvalTensor>& tensors) {
   std::vector<formats::TensorInfo> infos;
   for (const EvalTensor& tensor : tensors) infos.push_back(tensor.info);
@@ -159,10 +105,6 @@ Status CheckOut(const EvalFlags& flags) {
 }
 
 Status Eval(const EvalFlags& flags) {
-  if (flags.numerics != "reference") {
-    return Error(ErrorCode::kInvalidArgument,
-                 fmt::format("--numerics is '{}'; only 'reference' is built", flags.numerics));
-  }
   MILLRACE_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::Open(flags.checkpoint));
   Result<std::vector<Prompt>> read = ReadPrompts(flags.tokens, checkpoint.config().vocab_size);
   if (!read.ok()) return read.error().In(flags.tokens);
@@ -177,12 +119,22 @@ Status Eval(const EvalFlags& flags) {
   }
   const int64_t chunk = flags.chunk == 0 ? longest : std::min(flags.chunk, longest);
   ThreadPool pool(flags.threads == 0 ? engine::UsableProcessors() : flags.threads);
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Evaluator> evaluator,
-                            Evaluator::Create(checkpoint, pool, chunk, longest));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Evaluator> evaluator,
+      Evaluator::Create(checkpoint, pool,
+                        {.max_batch_tokens = chunk, .max_batch_items = 1, .numerics = flags.numerics},
+                        longest));
   std::vector<EvalTensor> tensors;
   for (const Prompt& prompt : prompts) {
     EvalTrace trace;
-    tensors.push_back(evaluator->Run(prompt, flags.layers ? &trace : nullptr));
+    EvalTensor logits;
+    logits.info.name = "logits." + prompt.name;
+    logits.info.dtype = formats::DType::kF32;
+    logits.info.shape = {static_cast<int64_t>(prompt.ids.size()), checkpoint.config().vocab_size};
+    const std::vector<float> values = evaluator->Logits(prompt.ids, flags.layers ? &trace : nullptr);
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+    logits.bytes.assign(bytes.begin(), bytes.end());
+    tensors.push_back(std::move(logits));
     // The goldens give the intermediates of one prompt, 'mid', bare names and those of the others a prefix.
     if (prompts.size() == 1 || prompt.name == "mid")
       std::ranges::move(trace.Tensors(""), std::back_inserter(tensors));
@@ -207,8 +159,7 @@ void AddEvalCommand(CLI::App& root, Invocation& invocation) {
       ->add_option("--chunk", flags->chunk,
                    "Tokens of one pass, 0 for the whole prompt; the bits do not depend on it")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  command->add_option("--numerics", flags->numerics,
-                      "reference: float32 activations, weights decoded exactly");
+  AddNumericsFlag(*command, flags->numerics);
   command
       ->add_option("--threads", flags->threads,
                    "Threads, 0 for one a processor; the bits do not depend on it")

@@ -18,4 +18,17 @@ void AddLateLayersFlag(CLI::App& command, model::LateLayers& late_layers) {
       ->default_str("needed");
 }
 
+void AddNumericsFlag(CLI::App& command, model::Numerics& numerics) {
+  command
+      .add_option_function<std::string>(
+          "--numerics",
+          [&numerics](const std::string& name) {
+            numerics = name == "fast" ? model::Numerics::kFast : model::Numerics::kReference;
+          },
+          "fast: the routed experts' inputs are rounded to 8 bits in blocks of 32; reference: float32 "
+          "throughout")
+      ->check(CLI::IsMember({"fast", "reference"}))
+      ->default_str(numerics == model::Numerics::kFast ? "fast" : "reference");
+}
+
 }  // namespace millrace::app

@@ -43,6 +43,7 @@ struct ServeFlags {
   std::optional<double> ram_gib;
   int threads = 0;
   model::LateLayers late_layers = engine::StepperOptions().late_layers;
+  model::Numerics numerics = engine::StepperOptions().numerics;
   int64_t default_max_tokens = api::ServiceOptions().default_max_tokens;
   double shutdown_timeout_s = 30;
   std::string log_level = "info";
@@ -69,6 +70,7 @@ Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   options.stepper.max_batch_tokens = flags.max_num_batched_tokens;
   options.stepper.kv_tokens = flags.max_total_tokens;
   options.stepper.late_layers = flags.late_layers;
+  options.stepper.numerics = flags.numerics;
   if (flags.ram_gib) {
     if (!std::isfinite(*flags.ram_gib)) {
       return Error(ErrorCode::kInvalidArgument,
@@ -225,6 +227,7 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   AddLateLayersFlag(command, flags.late_layers);
+  AddNumericsFlag(command, flags.numerics);
 }
 
 void AddServerFlags(CLI::App& command, ServeFlags& flags) {

@@ -58,6 +58,7 @@ void AddTerminalFlags(CLI::App& command, TerminalFlags& flags) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   AddLateLayersFlag(command, flags.late_layers);
+  AddNumericsFlag(command, flags.numerics);
   command.add_option("--max-model-len", flags.max_model_len,
                      "Tokens of prompt and answer together (default: the checkpoint's limit)");
   command.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
@@ -82,6 +83,7 @@ Result<std::unique_ptr<TerminalSession>> TerminalSession::Open(const TerminalFla
   options.stepper.max_num_seqs = 1;
   options.stepper.max_model_len = flags.max_model_len;
   options.stepper.late_layers = flags.late_layers;
+  options.stepper.numerics = flags.numerics;
   MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded, engine::LoadStepModel(flags.checkpoint, options));
   MILLRACE_ASSIGN_OR_RETURN(text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
   MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, loaded.checkpoint->config()));

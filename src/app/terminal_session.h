@@ -33,6 +33,7 @@ struct TerminalFlags {
   std::vector<std::string> stop;
   int threads = 0;
   model::LateLayers late_layers = model::LateLayers::kNeeded;
+  model::Numerics numerics = engine::StepperOptions().numerics;
   std::optional<int64_t> max_model_len;
   std::string log_level = "warning";
 };

@@ -60,7 +60,8 @@ Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOpti
                static_cast<uint32_t>(n_pages),
                {.max_batch_tokens = options.max_batch_tokens,
                 .max_batch_items = std::min<int64_t>(options.max_num_seqs, options.max_batch_tokens),
-                .late_layers = options.late_layers}};
+                .late_layers = options.late_layers,
+                .numerics = options.numerics}};
 }
 
 uint64_t BackboneBytes(const formats::ModelConfig& config) {

@@ -28,6 +28,7 @@ struct StepperOptions {
   int64_t max_batch_tokens = 512;        // of one step
   std::optional<int64_t> kv_tokens;      // of all sequences together; nullopt: max_num_seqs x max_model_len
   model::LateLayers late_layers = model::LateLayers::kNeeded;
+  model::Numerics numerics = model::Numerics::kReference;
   std::optional<uint64_t> ram_bytes;  // refuse a plan that needs more; nullopt: no limit
 };
 

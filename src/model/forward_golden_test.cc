@@ -149,11 +149,14 @@ void ExpectQuantisedEqual(const std::string& name, const std::vector<float>& got
   if (flips > 0) std::printf("%s: %zu of %zu elements flipped\n", name.c_str(), flips, got.size());
 }
 
+constexpr Numerics kBothNumerics[] = {Numerics::kReference, Numerics::kFast};
+
 class GoldenModel : public testing::TestWithParam<const char*> {
  protected:
-  void Open(int n_threads = 2) {
+  void Open(int n_threads = 2, Numerics numerics = Numerics::kReference) {
     dir_ = GoldenDir(GetParam());
-    model_ = LoadedModel::Open(dir_, n_threads, {.max_batch_tokens = 512, .max_batch_items = 4});
+    model_ = LoadedModel::Open(dir_, n_threads,
+                               {.max_batch_tokens = 512, .max_batch_items = 4, .numerics = numerics});
     ASSERT_NE(model_, nullptr);
     golden_.emplace(dir_ / "golden.safetensors");
   }
@@ -295,38 +298,40 @@ TEST_P(GoldenModel, GreedyContinuations) {
 
 TEST_P(GoldenModel, EveryChunkingGivesTheSameBits) {
   SKIP_WITHOUT_GOLDENS();
-  Open();
-  for (const std::string prompt : {"short", "mid", "long"}) {
-    const std::vector<TokenId> ids = golden_->Ids(prompt);
-    const std::vector<float> whole = RunPrompt(*model_, ids, 0);
-    for (size_t chunk : {1, 2, 7, 16, 64}) {
-      const std::vector<float> chunked = RunPrompt(*model_, ids, chunk);
-      EXPECT_EQ(std::memcmp(whole.data(), chunked.data(), whole.size() * sizeof(float)), 0)
-          << prompt << " " << chunk;
+  for (const Numerics numerics : kBothNumerics) {
+    Open(2, numerics);
+    for (const std::string prompt : {"short", "mid", "long"}) {
+      const std::vector<TokenId> ids = golden_->Ids(prompt);
+      const std::vector<float> whole = RunPrompt(*model_, ids, 0);
+      for (size_t chunk : {1, 2, 7, 16, 64}) {
+        const std::vector<float> chunked = RunPrompt(*model_, ids, chunk);
+        EXPECT_EQ(std::memcmp(whole.data(), chunked.data(), whole.size() * sizeof(float)), 0)
+            << prompt << " " << chunk;
+      }
     }
   }
 }
 
 TEST_P(GoldenModel, EveryNumberOfThreadsGivesTheSameBits) {
   SKIP_WITHOUT_GOLDENS();
-  Open(1);
-  const std::vector<TokenId> ids = golden_->Ids("long");
-  const std::vector<float> alone = RunPrompt(*model_, ids, 0);
-  for (int n_threads : {2, 3, 7}) {
-    Open(n_threads);
-    for (size_t chunk : {0, 5}) {
-      const std::vector<float> logits = RunPrompt(*model_, ids, chunk);
-      EXPECT_EQ(std::memcmp(alone.data(), logits.data(), alone.size() * sizeof(float)), 0)
-          << n_threads << " " << chunk;
+  for (const Numerics numerics : kBothNumerics) {
+    Open(1, numerics);
+    const std::vector<TokenId> ids = golden_->Ids("long");
+    const std::vector<float> alone = RunPrompt(*model_, ids, 0);
+    for (int n_threads : {2, 3, 7}) {
+      Open(n_threads, numerics);
+      for (size_t chunk : {0, 5}) {
+        const std::vector<float> logits = RunPrompt(*model_, ids, chunk);
+        EXPECT_EQ(std::memcmp(alone.data(), logits.data(), alone.size() * sizeof(float)), 0)
+            << n_threads << " " << chunk;
+      }
     }
   }
 }
 
 // Three prompts advance together in chunks of different sizes, each against its run alone.
-TEST_P(GoldenModel, BatchedPromptsGiveTheBitsOfEachAlone) {
-  SKIP_WITHOUT_GOLDENS();
-  Open();
-  const auto vocab = static_cast<size_t>(model_->vocab_size());
+void ExpectBatchedEqualsAlone(LoadedModel& model, const Golden& golden) {
+  const auto vocab = static_cast<size_t>(model.vocab_size());
   struct Stream {
     std::vector<TokenId> ids;
     size_t chunk;
@@ -336,9 +341,9 @@ TEST_P(GoldenModel, BatchedPromptsGiveTheBitsOfEachAlone) {
   };
   std::vector<Stream> streams;
   for (const auto& [prompt, chunk] : {std::pair{"mid", 9u}, {"long", 31u}, {"short", 1u}, {"mid", 2u}}) {
-    const std::vector<TokenId> ids = golden_->Ids(prompt);
+    const std::vector<TokenId> ids = golden.Ids(prompt);
     streams.push_back(
-        {ids, chunk, std::make_unique<TestSequence>(*model_->forward, static_cast<int64_t>(ids.size()))});
+        {ids, chunk, std::make_unique<TestSequence>(*model.forward, static_cast<int64_t>(ids.size()))});
   }
   while (true) {
     std::vector<BatchItem> batch;
@@ -353,7 +358,7 @@ TEST_P(GoldenModel, BatchedPromptsGiveTheBitsOfEachAlone) {
     size_t rows = 0;
     for (const BatchItem& item : batch) rows += item.tokens.size();
     std::vector<float> logits(rows * vocab);
-    model_->forward->Run(batch, logits);
+    model.forward->Run(batch, logits);
     size_t at = 0;
     for (Stream& s : streams) {
       const size_t n = std::min(s.chunk, s.ids.size() - s.done);
@@ -364,9 +369,17 @@ TEST_P(GoldenModel, BatchedPromptsGiveTheBitsOfEachAlone) {
     }
   }
   for (const Stream& s : streams) {
-    const std::vector<float> alone = RunPrompt(*model_, s.ids, 0);
+    const std::vector<float> alone = RunPrompt(model, s.ids, 0);
     ASSERT_EQ(s.logits.size(), alone.size());
     EXPECT_EQ(std::memcmp(alone.data(), s.logits.data(), alone.size() * sizeof(float)), 0) << s.ids.size();
+  }
+}
+
+TEST_P(GoldenModel, BatchedPromptsGiveTheBitsOfEachAlone) {
+  SKIP_WITHOUT_GOLDENS();
+  for (const Numerics numerics : kBothNumerics) {
+    Open(2, numerics);
+    ExpectBatchedEqualsAlone(*model_, *golden_);
   }
 }
 
