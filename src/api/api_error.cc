@@ -22,13 +22,14 @@ struct ErrorRow {
 constexpr std::string_view kRequest = "invalid_request_error";
 constexpr std::string_view kServer = "server_error";
 
-constexpr std::array<ErrorRow, 17> kRows = {{
+constexpr std::array<ErrorRow, 18> kRows = {{
     {ApiErrorKind::kInvalidType, 400, kRequest, "invalid_type", 0},
     {ApiErrorKind::kInvalidValue, 400, kRequest, "invalid_value", 0},
     {ApiErrorKind::kMissingField, 400, kRequest, "missing_required_parameter", 0},
     {ApiErrorKind::kUnsupportedField, 400, kRequest, "unsupported_parameter", 0},
     {ApiErrorKind::kInvalidJson, 400, kRequest, "invalid_json", 0},
     {ApiErrorKind::kMalformedHttp, 400, kRequest, "malformed_request", 0},
+    {ApiErrorKind::kUnsupportedTransferEncoding, 501, kRequest, "unsupported_transfer_encoding", 0},
     {ApiErrorKind::kContextLength, 400, kRequest, "context_length_exceeded", 0},
     {ApiErrorKind::kModelNotFound, 404, kRequest, "model_not_found", 0},
     {ApiErrorKind::kRouteNotFound, 404, kRequest, "unknown_url", 0},

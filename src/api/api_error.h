@@ -17,7 +17,8 @@ enum class ApiErrorKind : uint8_t {
                       // answer
   kInvalidJson,       // the body is not JSON
   kMalformedHttp,     // the bytes on the connection are not HTTP/1.1
-  kContextLength,     // the prompt does not fit the model
+  kUnsupportedTransferEncoding,
+  kContextLength,  // the prompt does not fit the model
   kModelNotFound,
   kRouteNotFound,
   kMethodNotAllowed,

@@ -36,7 +36,7 @@ namespace {
 constexpr auto kTuple = asio::experimental::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 16 << 10;
 constexpr size_t kSliceBytes = 64 << 10;         // of an answer, under one write deadline
-constexpr size_t kMaxPipelinedBytes = 64 << 10;  // read ahead while an answer is being produced
+constexpr size_t kMaxPipelinedBytes = 64 << 10;  // kept of what is sent ahead of an answer
 
 bool IsHttpError(const error_code& failure) {
   return failure.category() == http::make_error_code(http::error::bad_method).category();
@@ -64,6 +64,25 @@ std::optional<ApiError> RequestError(const error_code& failure, const HttpServer
                   fmt::format("The request is not HTTP/1.1: {}.", failure.message()), ""};
 }
 
+// What the parser lets through and this server does not take.
+std::optional<ApiError> HeaderError(const http::request_header<>& header) {
+  const size_t n_hosts = header.count(http::field::host);
+  if (n_hosts > 1 || (n_hosts == 0 && header.version() >= 11)) {
+    return ApiError{ApiErrorKind::kMalformedHttp,
+                    fmt::format("The request has {} Host headers; HTTP/1.1 asks for one.", n_hosts), ""};
+  }
+  const auto [begin, end] = header.equal_range(http::field::transfer_encoding);
+  for (auto field = begin; field != end; ++field) {
+    if (beast::iequals(field->value(), "chunked")) continue;
+    return ApiError{ApiErrorKind::kUnsupportedTransferEncoding,
+                    fmt::format("Transfer-Encoding '{}' is not supported: send the body as it is, with "
+                                "Content-Length or 'chunked' alone.",
+                                std::string_view(field->value().data(), field->value().size())),
+                    ""};
+  }
+  return std::nullopt;
+}
+
 struct AnswerMode {
   bool keep_alive = true;
   bool http_1_0 = false;
@@ -76,10 +95,9 @@ using Parser = http::request_parser<http::string_body>;
 HttpRequest ToHttpRequest(http::request<http::string_body> message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
-  const std::string_view target(message.target().data(), message.target().size());
-  const size_t question = target.find('?');
-  request.path = std::string(target.substr(0, question));
-  if (question != std::string_view::npos) request.query = std::string(target.substr(question + 1));
+  const RequestTarget target = SplitTarget({message.target().data(), message.target().size()});
+  request.path = std::string(target.path);
+  request.query = std::string(target.query);
   for (const auto& field : message)
     request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   request.body = std::move(message.body());
@@ -201,6 +219,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     const auto [header_failure, header_bytes] =
         co_await http::async_read_header(stream_, buffer_, parser, kTuple);
     if (header_failure) co_return header_failure;
+    if ((refusal_ = HeaderError(parser.get()))) co_return error_code{};
     std::optional<ByteReservation> reserved = ReserveBody(parser);
     if (!reserved) {
       refusal_ = ApiError{
@@ -245,7 +264,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     exchange_->MarkDelivered();
     co_await StopWatching();
     if (exchange_->too_slow()) Reset();
-    const bool keep = delivered && mode.keep_alive && !exchange_->failed();
+    const bool keep = delivered && mode.keep_alive && !overrun_ && !exchange_->failed();
     exchange_.reset();
     co_return keep ? Next::kKeep : Next::kClose;
   }
@@ -271,17 +290,34 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     return !failure;
   }
 
-  // Keeps a read pending while the handler works: what arrives is the next request's beginning, an end or an
-  // error means that nobody waits for the answer.
+  // Beside the answer; whatever happens, its end is told to StopWatching.
   asio::awaitable<void> WatchForDisconnect() {
-    while (buffer_.size() < kMaxPipelinedBytes) {
-      const auto [failure, n] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
-      buffer_.commit(n);
-      if (failure && !stop_watching_) exchange_->MarkGone();
-      if (failure || stop_watching_) break;
+    bool failed = false;
+    try {
+      co_await ReadAhead();
+    } catch (const std::exception& error) {
+      spdlog::error("a connection's reading ended because of an exception: {}", error.what());
+      failed = true;
     }
     watching_ = false;
     wake_.cancel();
+    if (failed) exchange_->MarkGone();
+  }
+
+  // Keeps a read pending while the handler works: what arrives is the next request's beginning, an end or an
+  // error means that nobody waits for the answer. A whole answer is sent all the same: to a client that has
+  // only ended its sending side it arrives.
+  asio::awaitable<void> ReadAhead() {
+    while (true) {
+      const auto [failure, n] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
+      buffer_.commit(n);
+      if (failure && !stop_watching_ && !exchange_->ended()) exchange_->MarkGone();
+      if (failure || stop_watching_) co_return;
+      if (buffer_.size() > kMaxPipelinedBytes) {  // an end is only seen behind all that is sent
+        buffer_.clear();
+        overrun_ = true;
+      }
+    }
   }
 
   asio::awaitable<void> StopWatching() {
@@ -303,7 +339,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     bool head_sent = false;
     while (!exchange.gone()) {
       if (std::optional<HttpResponse> head = exchange.TakeHead()) {
-        mode.keep_alive = mode.keep_alive && !shared_.stopping && !(exchange.streaming() && mode.http_1_0);
+        mode.keep_alive =
+            mode.keep_alive && !shared_.stopping && !overrun_ && !(exchange.streaming() && mode.http_1_0);
         if (!exchange.streaming()) co_return co_await WriteWhole(std::move(*head), mode);
         if (!co_await WriteStreamHead(*head, mode)) co_return false;
         head_sent = true;
@@ -417,6 +454,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool idle_ = false;
   bool watching_ = false;
   bool stop_watching_ = false;
+  bool overrun_ = false;  // requests sent ahead were dropped: the connection cannot go on
 };
 
 void StartConnection(asio::ip::tcp::socket socket, HttpShared& shared) {

@@ -9,6 +9,11 @@ char Lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
+bool EqualIgnoringCase(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return Lower(x) == Lower(y); });
+}
+
 }  // namespace
 
 void HttpRequest::DropBody() {
@@ -16,12 +21,23 @@ void HttpRequest::DropBody() {
   body_memory = {};
 }
 
-std::string_view FindHeader(const HttpHeaders& headers, std::string_view name) {
-  for (const auto& [key, value] : headers) {
-    const bool same = std::equal(key.begin(), key.end(), name.begin(), name.end(),
-                                 [](char a, char b) { return Lower(a) == Lower(b); });
-    if (same) return value;
+RequestTarget SplitTarget(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!EqualIgnoringCase(target.substr(0, scheme.size()), scheme)) continue;
+    target.remove_prefix(scheme.size());
+    target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));  // host and port
+    break;
   }
+  const size_t question = target.find('?');
+  RequestTarget parts{target.substr(0, question), {}};
+  if (parts.path.empty()) parts.path = "/";
+  if (question != std::string_view::npos) parts.query = target.substr(question + 1);
+  return parts;
+}
+
+std::string_view FindHeader(const HttpHeaders& headers, std::string_view name) {
+  for (const auto& [key, value] : headers)
+    if (EqualIgnoringCase(key, name)) return value;
   return {};
 }
 

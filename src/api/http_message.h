@@ -24,6 +24,14 @@ struct HttpRequest {
   void DropBody();
 };
 
+// The parts of a request target as views into it: of the origin form, "/v1/models?limit=1", and of the
+// absolute form that clients send to proxies, "http://host:8000/v1/models?limit=1".
+struct RequestTarget {
+  std::string_view path;
+  std::string_view query;
+};
+RequestTarget SplitTarget(std::string_view target);
+
 // The value of the first header of that name (case-insensitive); empty when there is none.
 std::string_view FindHeader(const HttpHeaders& headers, std::string_view name);
 

@@ -33,7 +33,7 @@ using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Exchange>)>;
 struct HttpServerStats {
   uint64_t connections = 0;   // open now
   uint64_t refused = 0;       // turned away because of max_connections
-  uint64_t malformed = 0;     // connections that did not speak HTTP/1.x, or too large a request
+  uint64_t malformed = 0;     // requests refused before the handler: not HTTP/1.x, too large, no memory
   uint64_t slow_readers = 0;  // answers ended because of max_output_bytes or write_timeout
   uint64_t disconnected = 0;  // answers that the client did not wait for
   uint64_t body_bytes = 0;    // reserved now, of max_bodies_bytes
@@ -41,7 +41,9 @@ struct HttpServerStats {
 
 // HTTP/1.1 over TCP on one I/O thread of its own: one coroutine a connection, keep-alive, a deadline on every
 // read and write. While an answer is produced a read stays pending, so a client that leaves is noticed at
-// once. A client that shuts down its sending side counts as gone. Any thread may call the public methods.
+// once. A client that shuts down its sending side counts as gone, except for an answer that is complete. More
+// than 64 KiB sent ahead of an answer are dropped, and the connection closes after it. Any thread may call
+// the public methods.
 class HttpServer {
  public:
   // Takes the address, so that a server which loads for minutes learns at once that its port is in use;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -99,6 +100,76 @@ TEST_P(WriteDeadlineTest, EndsAnAnswerThatIsNotRead) {
 
 INSTANTIATE_TEST_SUITE_P(, WriteDeadlineTest, ::testing::Bool(),
                          [](const auto& instance) { return instance.param ? "Streaming" : "Whole"; });
+
+TEST_F(HttpServerTest, AClientThatSendsAheadAndLeavesIsSeenToLeave) {
+  std::promise<std::shared_ptr<Exchange>> called;
+  std::atomic<bool> gone{false};
+  Serve({}, [&](HttpRequest, std::shared_ptr<Exchange> exchange) {
+    exchange->SetOnGone([&] { gone = true; });
+    called.set_value(std::move(exchange));
+  });
+  SocketClient client(port());
+  client.Send("GET", "/");
+  const std::shared_ptr<Exchange> exchange = called.get_future().get();
+  client.SendRaw(std::string(1 << 20, 'x'));
+  EXPECT_FALSE(gone);
+  client.Close();
+  WaitUntil([&] { return gone.load(); }, "the client is seen to have left");
+  WaitUntil([&] { return stats().connections == 0; }, "the connection is closed");
+  server_.reset();
+}
+
+TEST_F(HttpServerTest, AClientThatSendsTooMuchAheadGetsItsAnswerAndThenTheEnd) {
+  std::promise<std::shared_ptr<Exchange>> called;
+  Serve({}, [&](HttpRequest, std::shared_ptr<Exchange> exchange) { called.set_value(std::move(exchange)); });
+  SocketClient client(port());
+  client.Send("GET", "/");
+  const std::shared_ptr<Exchange> exchange = called.get_future().get();
+  client.SendRaw(std::string(kMoreThanTheKernelTakes, 'x'));  // so the server has read most of it
+  exchange->Post([&] { exchange->Send({.headers = {}, .body = "here"}); });
+  const ClientResponse response = client.Read();
+  EXPECT_EQ(response.body, "here");
+  EXPECT_EQ(response.headers.at("connection"), "close");
+  WaitUntil([&] { return stats().connections == 0; }, "the connection is closed");
+  EXPECT_EQ(stats().disconnected, 0u);
+  server_.reset();
+}
+
+TEST_F(HttpServerTest, AWholeAnswerReachesAClientThatHasEndedItsSendingSide) {
+  HttpServerOptions options;
+  options.max_output_bytes = 2 * kMoreThanTheKernelTakes;
+  std::promise<void> answered;
+  Serve(options, [&](HttpRequest, std::shared_ptr<Exchange> exchange) {
+    exchange->BeginStream({}, ":");
+    exchange->Write(std::string(kMoreThanTheKernelTakes, 'x'));
+    exchange->EndStream(StreamEnd::kWhole);
+    answered.set_value();
+  });
+  SocketClient client(port(), /*receive_buffer_bytes=*/4096);
+  client.Send("GET", "/");
+  answered.get_future().wait();
+  client.ShutdownSend();
+  const ClientResponse response = client.Read();
+  EXPECT_TRUE(response.complete);
+  EXPECT_EQ(response.body.size(), kMoreThanTheKernelTakes);
+}
+
+TEST_F(HttpServerTest, AConnectionEndsWhenItsHandlerThrowsAtTheNewsThatItsClientIsGone) {
+  std::shared_ptr<Exchange> kept;
+  std::promise<void> called;
+  Serve({}, [&](HttpRequest, std::shared_ptr<Exchange> exchange) {
+    exchange->SetOnGone([] { throw std::runtime_error("no memory for the news"); });
+    kept = std::move(exchange);
+    called.set_value();
+  });
+  SocketClient client(port());
+  client.Send("GET", "/");
+  called.get_future().wait();
+  client.Close();
+  WaitUntil([&] { return stats().connections == 0; }, "the connection is closed");
+  EXPECT_EQ(stats().disconnected, 1u);
+  server_.reset();
+}
 
 TEST_F(HttpServerTest, ABodyCountsAsMemoryUntilItIsDroppedThoughItsClientHasLeft) {
   HttpServerOptions options;

@@ -545,7 +545,8 @@ TEST_F(ServerGenerationTest, ADrainLetsRunningRequestsFinishAndRefusesNewOnes) {
   EXPECT_EQ(idle.Ask("GET", "/ready").status, 200);
   running.Send("POST", kChat, Hello(R"(,"stream":true)"));
   ASSERT_TRUE(model().WaitUntilHeld());
-  late.SendRaw("POST /v1/chat/completions HTTP/1.1\r\n");  // busy, so that the drain leaves it open
+  late.SendRaw(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n");  // busy, so that the drain leaves it open
   EXPECT_EQ(idle.Ask("GET", "/live").status, 200);
   std::thread drain([&] { server_->Drain(std::chrono::seconds(20)); });
   EXPECT_TRUE(idle.ReadEnd()) << "an idle connection is closed";

@@ -34,7 +34,9 @@ TEST_F(ServerHttpTest, AnswersSeveralRequestsOnOneConnection) {
 TEST_F(ServerHttpTest, AnswersPipelinedRequestsInOrder) {
   Start();
   SocketClient client(port());
-  client.SendRaw("GET /live HTTP/1.1\r\n\r\nGET /version HTTP/1.1\r\n\r\nGET /nowhere HTTP/1.1\r\n\r\n");
+  client.SendRaw(
+      "GET /live HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\n\r\n"
+      "GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_THAT(client.Read().body, HasSubstr("alive"));
   EXPECT_THAT(client.Read().body, HasSubstr("version"));
   EXPECT_EQ(client.Read().status, 404);
@@ -108,6 +110,47 @@ TEST_F(ServerHttpTest, RefusesWhatIsNotHttp) {
   EXPECT_EQ(server_->http().stats().malformed, 5u);
 }
 
+TEST_F(ServerHttpTest, RefusesARequestWithoutOneHost) {
+  Start();
+  for (const char* hosts : {"", "Host: a\r\nHost: a\r\n"}) {
+    SocketClient client(port());
+    client.SendRaw("GET /live HTTP/1.1\r\n" + std::string(hosts) + "\r\n");
+    const ClientResponse response = client.Read();
+    EXPECT_EQ(response.status, 400);
+    EXPECT_THAT(response.body, HasSubstr("Host headers; HTTP/1.1 asks for one."));
+    EXPECT_THAT(response.body, HasSubstr(R"("code":"malformed_request")"));
+  }
+  SocketClient old(port());
+  old.SendRaw("GET /live HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(old.Read().status, 200);
+}
+
+TEST_F(ServerHttpTest, RefusesTransferEncodingsByName) {
+  Start();
+  for (const char* codings : {"gzip, chunked", "gzip", "chunked, gzip", "chunked;q=1"}) {
+    SocketClient client(port());
+    client.Send("POST", "/v1/completions", "",
+                "Transfer-Encoding: " + std::string(codings) + "\r\n\r\n2\r\n{}\r\n0\r\n");
+    const ClientResponse response = client.Read();
+    EXPECT_EQ(response.status, 501);
+    EXPECT_THAT(response.body, HasSubstr("'" + std::string(codings) + "' is not supported"));
+    EXPECT_THAT(response.body, HasSubstr(R"("code":"unsupported_transfer_encoding")"));
+    EXPECT_EQ(response.headers.at("connection"), "close");
+    EXPECT_TRUE(client.ReadEnd()) << "what follows is not read as a request";
+  }
+  SocketClient split(port());
+  split.Send("POST", "/v1/completions", "",
+             "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n");
+  EXPECT_EQ(split.Read().status, 501);
+}
+
+TEST_F(ServerHttpTest, TakesAbsoluteTargets) {
+  Start();
+  SocketClient client(port());
+  EXPECT_EQ(client.Ask("GET", "http://somewhere:8000/v1/models?limit=1").status, 200);
+  EXPECT_THAT(client.Ask("GET", "http://somewhere").body, HasSubstr("Unknown request URL: GET /."));
+}
+
 TEST_F(ServerHttpTest, RefusesTooLargeHeadersAndBodies) {
   ScriptedServerOptions options;
   options.http.max_header_bytes = 2048;
@@ -125,7 +168,7 @@ TEST_F(ServerHttpTest, RefusesTooLargeHeadersAndBodies) {
   EXPECT_THAT(too_large.body, HasSubstr(R"("code":"request_too_large")"));
 
   SocketClient chunked(port());
-  chunked.SendRaw("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" +
+  chunked.SendRaw("POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" +
                   std::string(0x800, ' ') + "\r\n0\r\n\r\n");
   EXPECT_EQ(chunked.Read().status, 413);
 }
@@ -134,7 +177,8 @@ TEST_F(ServerHttpTest, ReadsChunkedBodiesAndExpectations) {
   Start();
   SocketClient client(port());
   client.SendRaw(
-      "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
+      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: "
+      "100-continue\r\n\r\n");
   ASSERT_TRUE(client.ReadUntil("HTTP/1.1 100 Continue\r\n\r\n"));
   client.SendRaw("5\r\n{\"pro\r\nd\r\nmpt\":5,\"n\":1}\r\n0\r\n\r\n");
   client.Read(/*has_body=*/false);  // the 100
@@ -149,7 +193,7 @@ TEST_F(ServerHttpTest, BodiesInFlightArePlannedMemory) {
   options.http.max_bodies_bytes = 1500;
   Start(options);
   SocketClient slow(port());
-  slow.SendRaw("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{");
+  slow.SendRaw("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{");
   SocketClient other(port());
   while (true) {  // until the first request's reservation is seen
     const ClientResponse response = other.Ask("POST", "/v1/completions", std::string(900, ' '));
@@ -193,7 +237,7 @@ TEST_F(ServerHttpTest, SilentConnectionsAreClosed) {
   half.SendRaw("GET /live HT");
   EXPECT_TRUE(half.ReadEnd());
   SocketClient body(port());
-  body.SendRaw("POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{");
+  body.SendRaw("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{");
   EXPECT_TRUE(body.ReadEnd());
 }
 
