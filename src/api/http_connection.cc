@@ -13,6 +13,9 @@
 
 #include <fmt/format.h>
 
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -36,6 +39,7 @@ namespace {
 constexpr auto kTuple = asio::experimental::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 16 << 10;
 constexpr size_t kSliceBytes = 64 << 10;         // of an answer, under one write deadline
+constexpr int kMaxUnsentBytes = 128 << 10;       // in the kernel, before a write to it waits
 constexpr size_t kMaxPipelinedBytes = 64 << 10;  // kept of what is sent ahead of an answer
 
 bool IsHttpError(const error_code& failure) {
@@ -174,11 +178,18 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   }
 
   asio::awaitable<void> Run() {
-    error_code ignored;
-    stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+    SetSocketOptions();
     Next next = Next::kKeep;
     while (next == Next::kKeep && !shared_.stopping) next = co_await ServeOne();
     co_await LingeringClose();
+  }
+
+  void SetSocketOptions() {
+    error_code ignored;
+    stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+    // What a client does not read waits under max_output_bytes: the kernel alone would take megabytes.
+    (void)::setsockopt(stream_.socket().native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsentBytes,
+                       sizeof kMaxUnsentBytes);
   }
 
   asio::awaitable<Next> ServeOne() {
@@ -276,8 +287,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     if (exchange_->too_slow()) stream_.cancel();
   }
 
-  // Closes and frees what the kernel holds for a client that does not read: megabytes, which a plain close
-  // would keep for minutes.
+  // Closes and frees what the kernel holds for a client that does not read, which a plain close would keep
+  // for minutes.
   void Reset() {
     error_code ignored;
     stream_.socket().set_option(asio::socket_base::linger(true, 0), ignored);
