@@ -1,5 +1,37 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/top_k.cc"
+#include "kernels/targets.h"
+// After targets.h: it chooses the instruction sets that foreach_target walks.
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
 #include "kernels/top_k.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The first element that is not less than `threshold` (a NaN is not), or n.
+size_t FindNotBelow(const float* values, size_t n, float threshold) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto limit = hn::Set(d, threshold);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const intptr_t lane = hn::FindFirstTrue(d, hn::Not(hn::Lt(hn::LoadU(d, values + i), limit)));
+    if (lane >= 0) return i + static_cast<size_t>(lane);
+  }
+  while (i < n && values[i] < threshold) ++i;
+  return i;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +39,8 @@
 #include "base/check.h"
 
 namespace millrace::kernels {
+HWY_EXPORT(FindNotBelow);
+
 namespace {
 
 bool Better(const Scored& a, const Scored& b) {
@@ -24,6 +58,12 @@ void RunningTopK::Push(float score, int32_t index) {
   if (has_threshold_ && !Better(item, threshold_)) return;
   if (size_ == CapacityFor(static_cast<int64_t>(k_))) Shrink();
   buffer_[size_++] = item;
+}
+
+size_t RunningTopK::NextCandidate(std::span<const float> scores, size_t from) const {
+  if (!has_threshold_ || from >= scores.size()) return from;
+  const std::span<const float> left = scores.subspan(from);
+  return from + HWY_DYNAMIC_DISPATCH(FindNotBelow)(left.data(), left.size(), threshold_.score);
 }
 
 void RunningTopK::Merge(const RunningTopK& other) {
@@ -47,3 +87,4 @@ std::span<const Scored> RunningTopK::Finish() {
 }
 
 }  // namespace millrace::kernels
+#endif

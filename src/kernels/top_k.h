@@ -25,12 +25,20 @@ class RunningTopK {
   // Forgets all pairs.
   void Reset() { size_ = 0, has_threshold_ = false; }
   void Push(float score, int32_t index);
+  // Pushes (scores[i], index_of(i)) for every i; fast where few of them are good enough to be kept.
+  template <typename IndexOf>
+  void PushAll(std::span<const float> scores, const IndexOf& index_of) {
+    for (size_t i = NextCandidate(scores, 0); i < scores.size(); i = NextCandidate(scores, i + 1))
+      Push(scores[i], index_of(i));
+  }
   // Takes in everything that `other` kept.
   void Merge(const RunningTopK& other);
   // Leaves the best min(k, pushed) pairs, ordered by rising index; the view is into the buffer.
   std::span<const Scored> Finish();
 
  private:
+  // The first element from `from` on that may be better than the threshold, or the size.
+  size_t NextCandidate(std::span<const float> scores, size_t from) const;
   void Shrink();
 
   std::span<Scored> buffer_;

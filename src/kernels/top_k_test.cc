@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/testing_golden.h"
+#include "kernels/testing_targets.h"
 #include "kernels/testing_values.h"
 
 namespace millrace::kernels {
@@ -57,6 +58,29 @@ TEST(RunningTopK, EqualsSortingWhateverTheOrder) {
         for (const Scored& s : kept) ASSERT_FALSE(std::isnan(s.score));
         std::shuffle(pairs.begin(), pairs.end(), random);
       }
+    }
+  }
+}
+
+TEST(RunningTopK, RunsOfAnyLengthEqualSingleScores) {
+  Random random(5);
+  for (const int64_t k : {1, 3, 16}) {
+    for (const size_t n : {0, 1, 7, 33, 300}) {
+      std::vector<Scored> pairs = RandomPairs(random, n);
+      std::shuffle(pairs.begin(), pairs.end(), random);
+      std::vector<float> scores;
+      for (const Scored& s : pairs) scores.push_back(s.score);
+      ForEachTarget([&] {
+        for (const size_t run : {1, 2, 5, 15, 16, 17, 64, 300}) {
+          std::vector<Scored> buffer(RunningTopK::CapacityFor(k));
+          RunningTopK top(buffer, k);
+          for (size_t at = 0; at < n; at += run) {
+            top.PushAll(std::span(scores).subspan(at, std::min(run, n - at)),
+                        [&](size_t i) { return pairs[at + i].index; });
+          }
+          ASSERT_EQ(Indices(top.Finish()), SortedBest(pairs, k)) << "k " << k << ", n " << n << ", " << run;
+        }
+      });
     }
   }
 }

@@ -92,22 +92,26 @@ void AttentionSite::FillWindow() {
   ctx_.Trace(layer_, "window_kv", ctx_.scratch.kv, {ctx_.batch.n_tokens(), dim_});
 }
 
+// Rounds a token's index query and keeps it as the indexer reads it; index_q is then free, or for the trace.
 void AttentionSite::QuantiseIndexQuery(int64_t t, WorkerScratch& worker) {
   const formats::ModelConfig& config = ctx_.config();
   const int64_t pairs = ctx_.compress_rope.pairs();
-  const int64_t index_dim = config.index_head_dim;
-  float* q = ctx_.scratch.index_q.data() + t * config.index_n_heads * index_dim;
-  // The codes live only until they are decoded again: a query is not cached.
+  const int64_t n_heads = config.index_n_heads;
+  const int64_t dim = config.index_head_dim;
+  float* q = ctx_.scratch.index_q.data() + t * n_heads * dim;
   auto* codes = reinterpret_cast<uint8_t*>(worker.row.data());
-  uint8_t* scales = codes + index_dim / 2;
-  for (int64_t h = 0; h < config.index_n_heads; ++h, q += index_dim) {
-    kernels::Rotate(q + index_dim - 2 * pairs, ctx_.Cos(role_, t), ctx_.Sin(role_, t), pairs);
-    kernels::QuantizeQ4a(q, index_dim, codes, scales);
-    kernels::DequantizeQ4a(codes, scales, index_dim, q);
-  }
-  float* w = ctx_.scratch.index_weights.data() + t * config.index_n_heads;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(config.index_n_heads));
-  for (int64_t h = 0; h < config.index_n_heads; ++h) w[h] *= scale;
+  uint8_t* scales = codes + n_heads * dim / 2;
+  for (int64_t h = 1; h <= n_heads; ++h)
+    kernels::Rotate(q + h * dim - 2 * pairs, ctx_.Cos(role_, t), ctx_.Sin(role_, t), pairs);
+  kernels::QuantizeQ4a(q, n_heads * dim, codes, scales);
+  if (ctx_.trace != nullptr) kernels::DequantizeQ4a(codes, scales, n_heads * dim, q);
+  float* w = ctx_.scratch.index_weights.data() + t * n_heads;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(n_heads));
+  for (int64_t h = 0; h < n_heads; ++h) w[h] *= scale;
+  const size_t bytes = kernels::IndexQuery::BytesFor(n_heads, dim);
+  kernels::IndexQuery query(ctx_.scratch.index_queries.subspan(static_cast<size_t>(t) * bytes, bytes),
+                            n_heads, dim);
+  query.Assign(codes, scales, w, 1.0f / std::sqrt(static_cast<float>(dim)));
 }
 
 void AttentionSite::ProjectQueries() {

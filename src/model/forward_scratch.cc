@@ -5,6 +5,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
+#include "model/sequence_state.h"
 
 namespace millrace::model {
 namespace {
@@ -16,6 +17,12 @@ int64_t MaxColumns(const formats::ModelConfig& c) {
   return std::max({c.hc_mult * c.hidden_size, c.q_lora_rank, c.o_groups * c.o_lora_rank,
                    c.moe_intermediate_size, c.head_dim, c.num_attention_heads * c.head_dim / c.o_groups,
                    engram});
+}
+
+int64_t MinPageEntries(const LayerPlan& plan) {
+  int64_t most = 1;
+  for (const LayerRole& role : plan.layers) most = std::max<int64_t>(most, role.ratio);
+  return kPageTokens / most;
 }
 
 }  // namespace
@@ -54,6 +61,8 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   index_k = floats(tokens * c.index_head_dim);
   index_q = floats(tokens * c.index_n_heads * c.index_head_dim);
   index_weights = floats(tokens * c.index_n_heads);
+  index_queries = arena.Take<std::byte>(
+      tokens * static_cast<int64_t>(kernels::IndexQuery::BytesFor(c.index_n_heads, c.index_head_dim)));
   selected = arena.Take<int32_t>(tokens * c.index_topk);
   n_selected = arena.Take<int32_t>(tokens);
   candidates = arena.Take<int32_t>(tokens * c.candidate_topk_blocks);
@@ -91,8 +100,11 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   jobs = arena.Take<MatMulJob>(std::max(c.o_groups, c.n_routed_experts + 1));
   expert_tokens = arena.Take<ExpertTokens>(c.n_routed_experts + 1);
 
-  constexpr int64_t kIndexBlock = 64;
-  index_block = std::max<int64_t>(1, kIndexBlock / c.candidate_block_size) * c.candidate_block_size;
+  constexpr int64_t kIndexBlock = 1024;
+  const int64_t index_blocks = std::max<int64_t>(1, kIndexBlock / c.candidate_block_size);
+  index_block = index_blocks * c.candidate_block_size;
+  // Each candidate block may be a run of its own, and each end of a page cuts one in two.
+  const int64_t index_runs = 2 * index_blocks + index_block / MinPageEntries(plan) + 1;
   workers = arena.Take<WorkerScratch>(n_threads);
   for (int i = 0; i < n_threads; ++i) {
     WorkerScratch worker{
@@ -100,15 +112,17 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
             std::max(kernels::MatMulScratchFloats(MaxColumns(c)), kernels::kMatMulInt8ScratchFloats))),
         .attention =
             floats(static_cast<int64_t>(kernels::AttentionScratchFloats(c.sliding_window + c.index_topk))),
-        .row = floats(std::max({hidden, dim, c.index_head_dim})),
-        .index_keys = floats(index_block * c.index_head_dim),
-        .index_scores = floats(index_block),
-        .index_ids = arena.Take<int32_t>(index_block)};
+        .row = floats(std::max({hidden, dim, c.index_n_heads * c.index_head_dim / 4})),
+        .index_tile =
+            arena.Take<std::byte>(static_cast<int64_t>(kernels::IndexScoreScratchBytes(c.index_head_dim))),
+        .index_runs = arena.Take<kernels::IndexKeys>(index_runs),
+        .index_scores = floats(kSelectionGroup * index_block),
+        .index_blocks = floats(index_blocks)};
     if (!workers.empty()) std::construct_at(&workers[static_cast<size_t>(i)], worker);
   }
-  selection_tasks = 4 * n_threads;
-  selections = arena.Take<SelectionScratch>(selection_tasks);
-  for (int64_t i = 0; i < selection_tasks; ++i) {
+  const int64_t n_selections = std::max<int64_t>(n_threads, std::min(tokens, 16 * int64_t{n_threads}));
+  selections = arena.Take<SelectionScratch>(n_selections);
+  for (int64_t i = 0; i < n_selections; ++i) {
     const auto top_k = [&](int64_t k) {
       return arena.Take<kernels::Scored>(static_cast<int64_t>(kernels::RunningTopK::CapacityFor(k)));
     };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/index_score.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_int8.h"
 #include "kernels/top_k.h"
@@ -60,13 +61,17 @@ struct ExpertTokens {
 struct WorkerScratch {
   std::span<float> matmul;
   std::span<float> attention;
-  std::span<float> row;           // [max(hidden, head_dim, ...)] one vector
-  std::span<float> index_keys;    // [index block, index_head_dim]
-  std::span<float> index_scores;  // [index block]
-  std::span<int32_t> index_ids;   // [index block]
+  std::span<float> row;                      // one vector of a token, or the codes of its index query
+  std::span<std::byte> index_tile;           // kernels::IndexScores' own
+  std::span<kernels::IndexKeys> index_runs;  // contiguous entries among one index block
+  std::span<float> index_scores;             // [tokens of a selection group, index block]
+  std::span<float> index_blocks;             // [index block / candidate_block_size] best scores
 };
 
-// What one (token, slice of entries) task of the indexer has found so far.
+// Tokens of one sequence that the indexer searches entries for together, at most.
+inline constexpr int64_t kSelectionGroup = 4;
+
+// What the indexer has found so far for one token in one slice of its entries.
 struct SelectionScratch {
   kernels::RunningTopK entries;  // best index_topk
   kernels::RunningTopK blocks;   // best candidate_topk_blocks, on the candidate source
@@ -94,25 +99,26 @@ struct ForwardScratch {
   std::span<float> main_cos, main_sin, compress_cos, compress_sin;  // [T, R / 2]
 
   // attention
-  std::span<float> q_lora;          // [T, q_lora_rank]
-  std::span<float> heads;           // [T, N, D] queries, then outputs
-  std::span<float> kv;              // [T, D] window projection
-  std::span<uint8_t> kv_codes;      // [T, D]
-  std::span<uint8_t> kv_scales;     // [T, D / 32]
-  std::span<float> window_rows;     // [items * (window - 1) + T, D]
-  std::span<float> compress_kv;     // [T, D]
-  std::span<float> compress_gate;   // [T, D]
-  std::span<float> latents;         // [T, D]
-  std::span<float> index_k;         // [T, index_head_dim]
-  std::span<float> index_q;         // [T, index_n_heads, index_head_dim]
-  std::span<float> index_weights;   // [T, index_n_heads]
-  std::span<int32_t> selected;      // [T, index_topk] ascending
-  std::span<int32_t> n_selected;    // [T]
-  std::span<int32_t> candidates;    // [T, candidate_topk_blocks] ascending
-  std::span<int32_t> n_candidates;  // [T]
-  std::span<float> selected_rows;   // [attention_group, index_topk, D]
-  std::span<float> o_lora;          // [T, o_groups * o_lora_rank]
-  int64_t attention_group = 0;      // tokens whose selected rows are decoded at a time
+  std::span<float> q_lora;             // [T, q_lora_rank]
+  std::span<float> heads;              // [T, N, D] queries, then outputs
+  std::span<float> kv;                 // [T, D] window projection
+  std::span<uint8_t> kv_codes;         // [T, D]
+  std::span<uint8_t> kv_scales;        // [T, D / 32]
+  std::span<float> window_rows;        // [items * (window - 1) + T, D]
+  std::span<float> compress_kv;        // [T, D]
+  std::span<float> compress_gate;      // [T, D]
+  std::span<float> latents;            // [T, D]
+  std::span<float> index_k;            // [T, index_head_dim]
+  std::span<float> index_q;            // [T, index_n_heads, index_head_dim]
+  std::span<float> index_weights;      // [T, index_n_heads]
+  std::span<std::byte> index_queries;  // [T] kernels::IndexQuery, each of IndexQuery::BytesFor
+  std::span<int32_t> selected;         // [T, index_topk] ascending
+  std::span<int32_t> n_selected;       // [T]
+  std::span<int32_t> candidates;       // [T, candidate_topk_blocks] ascending
+  std::span<int32_t> n_candidates;     // [T]
+  std::span<float> selected_rows;      // [attention_group, index_topk, D]
+  std::span<float> o_lora;             // [T, o_groups * o_lora_rank]
+  int64_t attention_group = 0;         // tokens whose selected rows are decoded at a time
 
   // experts: a slot is one (token, chosen expert); k = num_experts_per_tok
   std::span<float> router_scores;                  // [T, E]
@@ -139,9 +145,8 @@ struct ForwardScratch {
   std::span<MatMulJob> jobs;               // [max(o_groups, E + 1)]
   std::span<ExpertTokens> expert_tokens;   // [E + 1]
   std::span<WorkerScratch> workers;        // [threads]
-  std::span<SelectionScratch> selections;  // [selection_tasks]
-  int64_t selection_tasks = 0;
-  int64_t index_block = 0;  // entries scored at a time, a multiple of candidate_block_size
+  std::span<SelectionScratch> selections;  // tokens times slices that are searched at a time
+  int64_t index_block = 0;                 // entries scored at a time, a multiple of candidate_block_size
 };
 
 }  // namespace millrace::model

@@ -1,0 +1,496 @@
+// Tiles of keys and heads for index_score.cc. Included once per instruction set (no #pragma once).
+
+#if defined(MILLRACE_KERNELS_INDEX_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MILLRACE_KERNELS_INDEX_SCORE_INL_H_
+#undef MILLRACE_KERNELS_INDEX_SCORE_INL_H_
+#else
+#define MILLRACE_KERNELS_INDEX_SCORE_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/dot_tile-inl.h"
+#include "kernels/index_score.h"
+#include "kernels/int8_dot-inl.h"
+
+// Whether scales are shifted into the bytes where they fit, so that a whole dot product is one integer. Pays
+// where 32-bit sums and a byte table of 64 entries come for free.
+#undef MILLRACE_FOLD_SCALES
+#if HWY_TARGET == HWY_AVX3_DL
+#define MILLRACE_FOLD_SCALES 1
+#else
+#define MILLRACE_FOLD_SCALES 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+
+#if !MILLRACE_HAVE_BYTE_DOT
+using DByte = hn::ScalableTag<uint8_t>;
+using DQuad = hn::ScalableTag<int32_t>;
+using DPair = hn::ScalableTag<int16_t>;
+using VByte = hn::Vec<DByte>;
+using VQuad = hn::Vec<DQuad>;
+using VPair = hn::Vec<DPair>;
+inline constexpr size_t kQuads = HWY_LANES(int32_t);
+
+// Each lane: the sum of two products of an unsigned byte of `u`, at most 127, with a signed one of `s`.
+HWY_INLINE VPair PairProducts(VByte u, VByte s) {
+  const DPair d;
+  const VPair even = hn::Mul(hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(d, u))),
+                             hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(d, s))));
+  return hn::Add(even, hn::Mul(hn::ShiftRight<8>(hn::BitCast(d, u)), hn::ShiftRight<8>(hn::BitCast(d, s))));
+}
+
+HWY_INLINE VQuad SumPairs(VPair pairs) {
+  const DQuad d;
+  const VQuad both = hn::BitCast(d, pairs);
+  return hn::Add(hn::ShiftRight<16>(hn::ShiftLeft<16>(both)), hn::ShiftRight<16>(both));
+}
+#endif
+
+inline constexpr size_t kKeyVecs =
+    MILLRACE_FOLD_SCALES ? 3 : 2;  // vectors of keys in a tile, a 32-bit lane each
+inline constexpr size_t kTileKeys = kKeyVecs * kQuads;
+inline constexpr size_t kBlockQuads = 8;             // a block of 32 channels
+inline constexpr size_t kQuadBytes = 4 * kTileKeys;  // of all keys of a tile
+inline constexpr size_t kHeadTile = IndexQuery::kTileHeads;
+// Up to here the sum of a folded dot product, at most 96 * 96 a channel, is exact as float32.
+inline constexpr size_t kMaxFoldedDim = 1024;
+
+// The keys of one tile: rows as in IndexKeys. Rows from n on hold no key.
+struct KeyRows {
+  const uint8_t* codes = nullptr;
+  const uint8_t* scales = nullptr;
+  size_t n = 0;
+};
+
+// Hands out the keys of several runs, a tile at a time: in place where a run is long enough, else collected.
+// Either way memory is asked for them while the tile before is at work.
+class RowWalk {
+ public:
+  static size_t BytesFor(size_t dim) { return kTileKeys * (dim / 2 + dim / 32); }
+
+  // `collected` holds BytesFor(dim) bytes.
+  RowWalk(std::span<const IndexKeys> runs, int64_t dim, uint8_t* collected)
+      : runs_(runs), code_bytes_(dim / 2), n_scales_(dim / 32), collected_(collected) {
+    Advance();
+  }
+
+  // Valid until Advance. No keys: the end.
+  const KeyRows& rows() const { return rows_; }
+
+  void Advance() {
+    constexpr auto kKeys = static_cast<int64_t>(kTileKeys);
+    if (!runs_.empty() && runs_.front().n - at_ >= kKeys) {
+      rows_ = {.codes = runs_.front().codes + at_ * code_bytes_,
+               .scales = runs_.front().scales + at_ * n_scales_,
+               .n = kTileKeys};
+      for (int64_t i = 0; i < kKeys * code_bytes_; i += 64) hwy::Prefetch(rows_.codes + i);
+      for (int64_t i = 0; i < kKeys * n_scales_; i += 64) hwy::Prefetch(rows_.scales + i);
+      Skip(kKeys);
+    } else {
+      Collect();
+    }
+  }
+
+ private:
+  void Skip(int64_t n) {
+    at_ += n;
+    if (at_ == runs_.front().n) runs_ = runs_.subspan(1), at_ = 0;
+  }
+
+  void Collect() {
+    constexpr auto kKeys = static_cast<int64_t>(kTileKeys);
+    uint8_t* codes = collected_;
+    uint8_t* scales = collected_ + kKeys * code_bytes_;
+    int64_t n = 0;
+    while (n < kKeys && !runs_.empty()) {
+      const int64_t from_run = std::min(runs_.front().n - at_, kKeys - n);
+      const auto copy = [&](const uint8_t* rows, int64_t bytes, uint8_t* to) {
+        std::copy_n(rows + at_ * bytes, from_run * bytes, to + n * bytes);
+      };
+      copy(runs_.front().codes, code_bytes_, codes);
+      copy(runs_.front().scales, n_scales_, scales);
+      n += from_run;
+      Skip(from_run);
+    }
+    std::fill(codes + n * code_bytes_, codes + kKeys * code_bytes_, uint8_t{0});
+    std::fill(scales + n * n_scales_, scales + kKeys * n_scales_, uint8_t{0});
+    rows_ = {.codes = codes, .scales = scales, .n = static_cast<size_t>(n)};
+  }
+
+  std::span<const IndexKeys> runs_;
+  int64_t at_ = 0;  // in the first run
+  int64_t code_bytes_;
+  int64_t n_scales_;
+  uint8_t* collected_;
+  KeyRows rows_;
+};
+
+// 16 bytes of each of several rows: block i of the vector is those of row 4 i.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadEveryFourth(D d, const uint8_t* rows, size_t stride) {
+  if constexpr (hn::MaxLanes(d) == 16) {
+    return hn::LoadU(d, rows);
+  } else {
+    const hn::Half<D> dh;
+    return hn::Combine(d, LoadEveryFourth(dh, rows + hn::MaxLanes(dh) / 4 * stride, stride),
+                       LoadEveryFourth(dh, rows, stride));
+  }
+}
+
+// words[w] = the w-th four bytes of each of kQuads rows, a lane for each.
+HWY_INLINE void LoadTransposed(const uint8_t* rows, size_t stride, VByte (&words)[4]) {
+  const DByte d;
+  const hn::Repartition<uint32_t, DByte> d32;
+  const hn::Repartition<uint64_t, DByte> d64;
+  hn::Vec<decltype(d32)> in[4];
+#pragma GCC unroll 4
+  for (size_t i = 0; i < 4; ++i) in[i] = hn::BitCast(d32, LoadEveryFourth(d, rows + i * stride, stride));
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d32, in[0], in[1]));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d32, in[2], in[3]));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d32, in[0], in[1]));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d32, in[2], in[3]));
+  words[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
+  words[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
+  words[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
+  words[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+}
+
+HWY_INLINE VByte LowNibbles(VByte v) {
+  return hn::And(v, hn::Set(DByte(), 0x0F));
+}
+HWY_INLINE VByte HighNibbles(VByte v) {
+  const hn::Repartition<uint16_t, DByte> d16;
+  return LowNibbles(hn::BitCast(DByte(), hn::ShiftRight<4>(hn::BitCast(d16, v))));
+}
+
+// The keys of a tile, unpacked to a lane each: quads of [kTileKeys, 4] unsigned bytes in the order of
+// IndexQuery.
+class KeyTile {
+ public:
+  static size_t BytesFor(size_t dim) { return kTileKeys * (2 * dim + (dim / 32 + 1) * sizeof(float)); }
+
+  // `memory` holds BytesFor(dim) bytes and is aligned to 64.
+  KeyTile(uint8_t* memory, size_t dim)
+      : n_blocks_(dim / 32),
+        quads_(memory),
+        folded_(quads_ + kTileKeys * dim),
+        factors_(reinterpret_cast<float*>(folded_ + kTileKeys * dim)),
+        units_(factors_ + n_blocks_ * kTileKeys) {}
+
+  void Load(const KeyRows& rows, bool for_wide_query) {
+    // The released model's shape as a constant.
+    if (n_blocks_ == 4) {
+      LoadBlocks(rows, 4, for_wide_query);
+    } else {
+      LoadBlocks(rows, n_blocks_, for_wide_query);
+    }
+  }
+
+  // Twice the e2m1 values + IndexQuery::kBias.
+  const uint8_t* quads(size_t block) const { return quads_ + block * kBlockQuads * kQuadBytes; }
+  // The same, each block shifted left by kMaxFold - (largest exponent - its exponent), +
+  // IndexQuery::kFoldedBias. Meaningless when wide().
+  const uint8_t* folded() const { return folded_; }
+  // 2^(kMaxFold + exponent - largest exponent) of the block, [kTileKeys].
+  const float* factors(size_t block) const { return factors_ + block * kTileKeys; }
+  // 2^(largest exponent), [kTileKeys].
+  const float* units() const { return units_; }
+  // Whether the exponents of some key differ by more than kMaxFold, or its folded sums could be too long.
+  bool wide() const { return wide_; }
+  size_t n_blocks() const { return n_blocks_; }
+
+ private:
+  HWY_INLINE void LoadBlocks(const KeyRows& rows, size_t n_blocks, bool for_wide_query) {
+    wide_ = n_blocks * 32 > kMaxFoldedDim;
+    for (size_t v = 0; v < kKeyVecs; ++v) LoadScales(rows.scales + v * kQuads * n_blocks, n_blocks, v);
+    const size_t vector_bytes = kQuads * n_blocks * 16;
+    if (!MILLRACE_FOLD_SCALES || wide_ || for_wide_query) {
+      for (size_t v = 0; v < kKeyVecs; ++v) Unpack(rows.codes + v * vector_bytes, n_blocks, v);
+    }
+#if MILLRACE_FOLD_SCALES
+    if (!wide_) {
+      for (size_t v = 0; v < kKeyVecs; ++v) UnpackFolded(rows.codes + v * vector_bytes, n_blocks, v);
+    }
+#endif
+  }
+
+  // Factors and units of vector v, whose rows are at `rows`.
+  HWY_INLINE void LoadScales(const uint8_t* rows, size_t n_blocks, size_t v) {
+    const DQuad d;
+    if (n_blocks == 4) {
+      const VQuad four = hn::BitCast(d, hn::LoadU(DByte(), rows));
+      const VQuad byte = hn::Set(d, 0xFF);
+      const VQuad codes[4] = {hn::And(four, byte), hn::And(hn::ShiftRight<8>(four), byte),
+                              hn::And(hn::ShiftRight<16>(four), byte),
+                              hn::And(hn::ShiftRight<24>(four), byte)};
+      SetScales([&](size_t b) HWY_ATTR { return codes[b]; }, 4, v);
+      return;
+    }
+    // The codes stand in the factors' place until these are known.
+    auto* codes = reinterpret_cast<int32_t*>(factors_) + v * kQuads;
+    for (size_t b = 0; b < n_blocks; ++b) {
+      for (size_t j = 0; j < kQuads; ++j) codes[b * kTileKeys + j] = rows[j * n_blocks + b];
+    }
+    SetScales([&](size_t b) HWY_ATTR { return hn::Load(d, codes + b * kTileKeys); }, n_blocks, v);
+  }
+
+  // The same from the scale codes of n blocks, code(b).
+  template <class Code>
+  HWY_INLINE void SetScales(const Code& code, size_t n, size_t v) {
+    const DQuad d;
+    const DF df;
+    VQuad largest = code(0);
+    VQuad smallest = largest;
+#pragma GCC unroll 4
+    for (size_t b = 1; b < n; ++b) {
+      largest = hn::Max(largest, code(b));
+      smallest = hn::Min(smallest, code(b));
+    }
+#pragma GCC unroll 4
+    for (size_t b = 0; b < n; ++b) {
+      const VQuad exponent = hn::Add(hn::Sub(code(b), largest), hn::Set(d, IndexQuery::kMaxFold + 127));
+      hn::Store(hn::BitCast(df, hn::ShiftLeft<23>(hn::Max(exponent, hn::Zero(d)))), df,
+                factors_ + b * kTileKeys + v * kQuads);
+    }
+    const auto spread = hn::Sub(largest, smallest);
+    wide_ |= !hn::AllFalse(d, hn::Gt(spread, hn::Set(d, IndexQuery::kMaxFold)));
+    // Code 0 is 2^-127, 255 is NaN: codecs.h.
+    VQuad unit = hn::ShiftLeft<23>(largest);
+    unit = hn::IfThenElse(hn::Eq(largest, hn::Zero(d)), hn::Set(d, 0x00400000), unit);
+    unit = hn::IfThenElse(hn::Eq(largest, hn::Set(d, 255)), hn::Set(d, 0x7FC00000), unit);
+    hn::Store(hn::BitCast(df, unit), df, units_ + v * kQuads);
+  }
+
+  // Where the quads of the first block of vector v go.
+  static HWY_INLINE uint8_t* VectorIn(uint8_t* quads, size_t v) {
+    return quads + v * 4 * kQuads;
+  }
+
+  HWY_INLINE void Unpack(const uint8_t* rows, size_t n_blocks, size_t v) const {
+    const DByte d;
+    alignas(16) static constexpr uint8_t kUnsigned[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                                          12, 11, 10, 9,  8,  6,  4,  0};
+    const VByte table = hn::LoadDup128(d, kUnsigned);
+    uint8_t* HWY_RESTRICT out = VectorIn(quads_, v);
+    for (size_t b = 0; b < n_blocks; ++b) {
+      VByte words[4];
+      LoadTransposed(rows + 16 * b, 16 * n_blocks, words);
+#pragma GCC unroll 4
+      for (size_t w = 0; w < 4; ++w, out += 2 * kQuadBytes) {
+        hn::Store(hn::TableLookupBytes(table, LowNibbles(words[w])), d, out);
+        hn::Store(hn::TableLookupBytes(table, HighNibbles(words[w])), d, out + kQuadBytes);
+      }
+    }
+  }
+
+#if MILLRACE_FOLD_SCALES
+  struct FoldTable {
+    alignas(64) uint8_t bytes[64];
+  };
+  // By e2m1 code + 16 * fold.
+  static constexpr FoldTable kFolded = [] {
+    FoldTable table{};
+    for (int code = 0; code < 64; ++code) {
+      const int magnitudes[] = {0, 1, 2, 3, 4, 6, 8, 12};
+      const int value = (code & 8) != 0 ? -magnitudes[code & 7] : magnitudes[code & 7];
+      table.bytes[code] = static_cast<uint8_t>(value * (1 << (code >> 4)) + IndexQuery::kFoldedBias);
+    }
+    return table;
+  }();
+
+  HWY_INLINE void UnpackFolded(const uint8_t* rows, size_t n_blocks, size_t v) const {
+    const DByte d;
+    const DQuad dq;
+    const hn::Repartition<uint16_t, DByte> d16;
+    alignas(16) static constexpr uint8_t kFirstOfFour[16] = {0, 0, 0, 0, 4,  4,  4,  4,
+                                                             8, 8, 8, 8, 12, 12, 12, 12};
+    const VByte first_of_four = hn::LoadDup128(d, kFirstOfFour);
+    const VByte table = hn::Load(d, kFolded.bytes);
+    const VByte nibble = hn::Set(d, 0x0F);
+    uint8_t* HWY_RESTRICT out = VectorIn(folded_, v);
+    const float* HWY_RESTRICT factors = factors_ + v * kQuads;
+    for (size_t b = 0; b < n_blocks; ++b) {
+      const VQuad factor = hn::BitCast(dq, hn::Load(DF(), factors + b * kTileKeys));
+      const VQuad fold = hn::Sub(hn::ShiftRight<19>(factor), hn::Set(dq, 127 << 4));
+      const VByte upper = hn::TableLookupBytes(hn::BitCast(d, fold), first_of_four);
+      VByte words[4];
+      LoadTransposed(rows + 16 * b, 16 * n_blocks, words);
+#pragma GCC unroll 4
+      for (size_t w = 0; w < 4; ++w, out += 2 * kQuadBytes) {
+        const VByte shifted = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, words[w])));
+        const VByte low = hn::OrAnd(upper, words[w], nibble);
+        const VByte high = hn::OrAnd(upper, shifted, nibble);
+        hn::Store(VByte{_mm512_permutexvar_epi8(low.raw, table.raw)}, d, out);
+        hn::Store(VByte{_mm512_permutexvar_epi8(high.raw, table.raw)}, d, out + kQuadBytes);
+      }
+    }
+  }
+#endif
+
+  size_t n_blocks_;
+  uint8_t* quads_;
+  uint8_t* folded_;
+  float* factors_;
+  float* units_;
+  bool wide_ = false;
+};
+
+HWY_INLINE VByte BroadcastBytes(const int8_t* bytes) {
+  int32_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return hn::BitCast(DByte(), hn::Set(DQuad(), word));
+}
+
+// The two vectors' worth of keys of quad q, in block `keys`.
+HWY_INLINE void LoadKeys(const uint8_t* HWY_RESTRICT keys, size_t q, VByte (&key)[kKeyVecs]) {
+#pragma GCC unroll 4
+  for (size_t v = 0; v < kKeyVecs; ++v) key[v] = hn::Load(DByte(), keys + q * kQuadBytes + v * 4 * kQuads);
+}
+
+#if HWY_TARGET == HWY_AVX3_DL
+inline constexpr size_t kHeads = 8;
+
+// sums[h][v] = offsets[h] + the sum over n_blocks blocks of quads of keys * codes.
+HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RESTRICT codes, size_t n_blocks,
+                         const int32_t* HWY_RESTRICT offsets, VQuad (&sums)[kHeads][kKeyVecs]) {
+#pragma GCC unroll 8
+  for (size_t h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kKeyVecs; ++v) sums[h][v] = hn::Set(DQuad(), offsets[h]);
+  }
+  for (size_t b = 0; b < n_blocks;
+       ++b, keys += kBlockQuads * kQuadBytes, codes += kBlockQuads * kHeadTile * 4) {
+#pragma GCC unroll 8
+    for (size_t q = 0; q < kBlockQuads; ++q) {
+      VByte key[kKeyVecs];
+      LoadKeys(keys, q, key);
+#pragma GCC unroll 8
+      for (size_t h = 0; h < kHeads; ++h) {
+        const VByte code = BroadcastBytes(codes + (q * kHeadTile + h) * 4);
+#pragma GCC unroll 4
+        for (size_t v = 0; v < kKeyVecs; ++v) sums[h][v] = AddByteProducts(sums[h][v], key[v], code);
+      }
+    }
+  }
+}
+#else
+inline constexpr size_t kHeads = 4;
+
+// The same for one block. Its sums of pairs are at most 8 * 2 * 24 * 12, so 16 bits hold them.
+HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RESTRICT codes, size_t,
+                         const int32_t* HWY_RESTRICT offsets, VQuad (&sums)[kHeads][kKeyVecs]) {
+  VPair pairs[kHeads][kKeyVecs];
+#pragma GCC unroll 8
+  for (size_t q = 0; q < kBlockQuads; ++q) {
+    VByte key[kKeyVecs];
+    LoadKeys(keys, q, key);
+#pragma GCC unroll 8
+    for (size_t h = 0; h < kHeads; ++h) {
+      const VByte code = BroadcastBytes(codes + (q * kHeadTile + h) * 4);
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kKeyVecs; ++v) {
+        const VPair products = PairProducts(key[v], code);
+        pairs[h][v] = q == 0 ? products : hn::Add(pairs[h][v], products);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t h = 0; h < kHeads; ++h) {
+    const VQuad offset = hn::Set(DQuad(), offsets[h]);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kKeyVecs; ++v) sums[h][v] = hn::Add(SumPairs(pairs[h][v]), offset);
+  }
+}
+#endif
+
+// scores[v] += the terms of the first `heads` of kHeads heads, whose dot products are dot(h, v).
+template <class Dot>
+HWY_INLINE void AddHeads(const Dot& dot, const float* weights, size_t heads, VF (&scores)[kKeyVecs]) {
+  const DF d;
+#pragma GCC unroll 8
+  for (size_t h = 0; h < kHeads; ++h) {
+    if (h == heads) break;
+    const VF weight = hn::Set(d, weights[h]);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kKeyVecs; ++v) scores[v] = Fma(hn::Max(dot(h, v), hn::Zero(d)), weight, scores[v]);
+  }
+}
+
+// The terms of kHeads heads, the first of which is `first` of the tile at h, with rounding after each block.
+HWY_INLINE void AddByBlocks(const IndexQuery& query, int64_t h, size_t first, size_t heads,
+                            const KeyTile& tile, VF (&scores)[kKeyVecs]) {
+  const DF d;
+  VF dots[kHeads][kKeyVecs];
+  for (auto& head : dots) {
+    for (VF& dot : head) dot = hn::Zero(d);
+  }
+  for (size_t b = 0; b < tile.n_blocks(); ++b) {
+    VQuad sums[kHeads][kKeyVecs];
+    QuadSums(tile.quads(b), query.codes(h) + (b * kBlockQuads * kHeadTile + first) * 4, 1,
+             query.offsets(h) + b * kHeadTile + first, sums);
+    const float* factors = query.factors(h) + b * kHeadTile + first;
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kHeads; ++i) {
+      const VF factor = hn::Set(d, factors[i]);
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kKeyVecs; ++v) {
+        const VF key_factor = hn::Load(d, tile.factors(b) + v * kVecLanes);
+        dots[i][v] = Fma(hn::Mul(hn::ConvertTo(d, sums[i][v]), key_factor), factor, dots[i][v]);
+      }
+    }
+  }
+  AddHeads([&](size_t i, size_t v) HWY_ATTR { return dots[i][v]; }, query.weights(h) + first, heads, scores);
+}
+
+#if MILLRACE_FOLD_SCALES
+// The same for heads and keys that are not wide: their sums are exact.
+HWY_INLINE void AddFolded(const IndexQuery& query, int64_t h, size_t heads, const KeyTile& tile,
+                          VF (&scores)[kKeyVecs]) {
+  static_assert(kHeads == kHeadTile);
+  VQuad sums[kHeads][kKeyVecs];
+  QuadSums(tile.folded(), query.folded(h), tile.n_blocks(), query.folded_offsets(h), sums);
+  AddHeads([&](size_t i, size_t v) HWY_ATTR { return hn::ConvertTo(DF(), sums[i][v]); }, query.weights(h),
+           heads, scores);
+}
+#endif
+
+// scores[0 .. n): those of the first n keys of the tile.
+HWY_INLINE void ScoreTile(const IndexQuery& query, const KeyTile& tile, size_t n,
+                          float* HWY_RESTRICT scores) {
+  const DF d;
+  VF sums[kKeyVecs];
+  for (VF& sum : sums) sum = hn::Zero(d);
+  const auto n_heads = static_cast<size_t>(query.n_heads());
+  for (size_t head = 0; head < n_heads; head += kHeads) {
+    const auto h = static_cast<int64_t>(head / kHeadTile * kHeadTile);
+    const size_t heads = HWY_MIN(n_heads - head, kHeads);
+#if MILLRACE_FOLD_SCALES
+    if (!query.wide(h) && !tile.wide()) {
+      AddFolded(query, h, heads, tile, sums);
+      continue;
+    }
+#endif
+    AddByBlocks(query, h, head % kHeadTile, heads, tile, sums);
+  }
+  alignas(64) float out[kTileKeys];
+#pragma GCC unroll 4
+  for (size_t v = 0; v < kKeyVecs; ++v) {
+    hn::Store(hn::Mul(sums[v], hn::Load(d, tile.units() + v * kVecLanes)), d, out + v * kVecLanes);
+  }
+  std::copy_n(out, n, scores);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
