@@ -274,17 +274,16 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     }
     exchange_->MarkDelivered();
     co_await StopWatching();
-    if (exchange_->too_slow()) Reset();
     const bool keep = delivered && mode.keep_alive && !overrun_ && !exchange_->failed();
     exchange_.reset();
     co_return keep ? Next::kKeep : Next::kClose;
   }
 
-  // A client that was given up for not reading still blocks the write that is under way, until its deadline:
-  // that write ends here.
+  // A client that was given up for not reading blocks the write that is under way, until its deadline: that
+  // ends here. Cancelling would not do: between two parts of a write there is nothing to cancel.
   void OnExchangeChange() {
     wake_.cancel();
-    if (exchange_->too_slow()) stream_.cancel();
+    if (exchange_->too_slow()) Reset();
   }
 
   // Closes and frees what the kernel holds for a client that does not read, which a plain close would keep

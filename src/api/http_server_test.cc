@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "api/socket_client.h"
+#include "api/wait_until_testing.h"
 
 namespace millrace::api {
 namespace {
@@ -34,14 +35,6 @@ class HttpServerTest : public ::testing::Test {
   }
   uint16_t port() const { return server_->port(); }
   HttpServerStats stats() const { return server_->stats(); }
-
-  void WaitUntil(const std::function<bool()>& holds, const char* what) {
-    for (int i = 0; i < 4000; ++i) {
-      if (holds()) return;
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    FAIL() << "never: " << what;
-  }
 
   std::unique_ptr<HttpServer> server_;
 };

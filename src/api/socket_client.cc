@@ -9,11 +9,26 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
 
 namespace millrace::api {
+namespace {
+
+// A call with a timeout is interrupted when the process is stopped and goes on (a paused machine, a
+// debugger).
+template <typename Call>
+ssize_t AgainWhenInterrupted(const Call& call) {
+  ssize_t result = 0;
+  do {
+    result = call();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+}  // namespace
 
 SocketClient::SocketClient(uint16_t port, int receive_buffer_bytes) {
   socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -44,7 +59,8 @@ void SocketClient::ShutdownSend() {
 
 void SocketClient::SendRaw(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        AgainWhenInterrupted([&] { return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
     if (sent <= 0) return;  // the server has closed: reading will tell
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
@@ -61,7 +77,7 @@ void SocketClient::Send(std::string_view method, std::string_view path, std::str
 
 bool SocketClient::Fill() {
   char bytes[16384];
-  const ssize_t n = ::recv(socket_, bytes, sizeof bytes, 0);
+  const ssize_t n = AgainWhenInterrupted([&] { return ::recv(socket_, bytes, sizeof bytes, 0); });
   if (n <= 0) return false;
   input_.append(bytes, static_cast<size_t>(n));
   return true;
@@ -76,7 +92,7 @@ bool SocketClient::ReadUntil(std::string_view text) {
 bool SocketClient::ReadEnd() {
   if (!input_.empty()) return false;
   char byte = 0;
-  return ::recv(socket_, &byte, 1, 0) == 0;
+  return AgainWhenInterrupted([&] { return ::recv(socket_, &byte, 1, 0); }) == 0;
 }
 
 std::optional<std::string> SocketClient::TakeLine() {
