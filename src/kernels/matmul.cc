@@ -24,6 +24,10 @@ void MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows
   }
 }
 
+bool IsOrdinary(const WeightMatrix& a) {
+  return a.format != WeightFormat::kFp8Tile32 || IsOrdinaryFp8Tile32(a);
+}
+
 void DecodeRow(const WeightMatrix& a, int64_t row, float* out) {
   switch (a.format) {
     case WeightFormat::kF32:

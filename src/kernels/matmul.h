@@ -22,7 +22,14 @@ struct WeightMatrix {
   int64_t cols = 0;                 // logical; a multiple of 32
   const std::byte* data = nullptr;  // aligned to the element (4 for f32, 2 for bf16)
   const std::byte* scales = nullptr;
+  // Whether IsOrdinary(*this) is known to be true, which lets products be faster; they are the same either
+  // way.
+  bool ordinary = false;
 };
+
+// Reads the whole matrix: whether no code of it is NaN and no scale of fp8 tiles is above 2^119. Formats
+// without such exceptions are ordinary.
+bool IsOrdinary(const WeightMatrix& a);
 
 // Input vectors: vector t starts at base + (index ? index[t] : t) * stride.
 struct InputRows {
@@ -31,19 +38,27 @@ struct InputRows {
   const int32_t* index = nullptr;
 };
 
-// How a product is cut into pieces that stay in the caches: rows and columns decoded together, tokens that
-// share a decoding. None of it shows in the results. A good task size is a multiple of kPanelRows.
-inline constexpr int64_t kPanelRows = 16;
-inline constexpr int64_t kStripRows = 2 * kPanelRows;
+// How a product is cut into pieces that stay in the caches. None of it shows in the results.
+//   A strip's chunk (kStripRows x kChunkCols floats) is decoded together and fills a third of the nearest
+//   cache. A band of strips shares each chunk of kTokenBlock input vectors, and its partial sums, while they
+//   are in the second cache.
+inline constexpr int64_t kStripRows = 8;
 inline constexpr size_t kChunkCols = 512;
+inline constexpr int64_t kBandRows = 64;
 inline constexpr int64_t kTokenBlock = 64;
 
+// Rows that one task takes well: the height of a scale tile, or a band where each of its rows has work for
+// many tokens.
+constexpr int64_t TaskRows(int64_t n_tokens) {
+  return n_tokens > 8 ? kBandRows : 32;
+}
+
 // Floats of scratch that MatMul needs for matrices of up to `max_cols` columns: one strip's chunk and the
-// sixteen partial sums of each of its rows for each token of a block, with room to start on a cache line.
+// sixteen partial sums of each row of a band for each token of a block, with room to start on a cache line.
 constexpr size_t MatMulScratchFloats(int64_t max_cols) {
   const size_t chunk =
       static_cast<size_t>(max_cols) < kChunkCols ? static_cast<size_t>(max_cols) : kChunkCols;
-  return static_cast<size_t>(kStripRows) * (chunk + 16 * static_cast<size_t>(kTokenBlock)) + 16;
+  return static_cast<size_t>(kStripRows) * chunk + static_cast<size_t>(kBandRows * 16 * kTokenBlock) + 16;
 }
 
 // y[t * y_stride + o] = A[o] . x[t] for t in [0, n_tokens), o in [row_begin, row_end).

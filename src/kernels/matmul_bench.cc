@@ -44,11 +44,12 @@ void BM_MatMul(benchmark::State& state, WeightFormat format, int64_t rows, int64
   const int64_t bytes = rows * cols * kBitsPerWeight[f] / 8;
   const std::vector<uint32_t> data = RandomCodes(random, format, static_cast<size_t>(bytes / 4));
   const std::vector<uint8_t> scales(static_cast<size_t>(rows * cols / 32), 120);
-  const WeightMatrix a{.format = format,
-                       .rows = rows,
-                       .cols = cols,
-                       .data = reinterpret_cast<const std::byte*>(data.data()),
-                       .scales = reinterpret_cast<const std::byte*>(scales.data())};
+  WeightMatrix a{.format = format,
+                 .rows = rows,
+                 .cols = cols,
+                 .data = reinterpret_cast<const std::byte*>(data.data()),
+                 .scales = reinterpret_cast<const std::byte*>(scales.data())};
+  a.ordinary = IsOrdinary(a);
   std::vector<float> x(static_cast<size_t>(n_tokens * cols));
   std::normal_distribution<float> normal;
   for (float& v : x) v = normal(random);

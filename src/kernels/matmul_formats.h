@@ -17,4 +17,6 @@ MILLRACE_DECLARE_MATMUL(Fp4Row32);
 
 #undef MILLRACE_DECLARE_MATMUL
 
+bool IsOrdinaryFp8Tile32(const WeightMatrix& a);
+
 }  // namespace millrace::kernels

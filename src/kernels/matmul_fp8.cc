@@ -4,6 +4,7 @@
 // After targets.h: it chooses the instruction sets that foreach_target walks.
 #include <hwy/foreach_target.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/codecs.h"
@@ -14,8 +15,15 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
+// Scales beyond this one would overflow when multiplied by 256.
+inline constexpr uint8_t kLargestScaleTimes256 = 246;
+
+// kOrdinary: the matrix holds neither NaN nor a scale that overflows when multiplied by 256
+// (WeightMatrix::ordinary).
+template <bool kOrdinary>
 class Fp8TileRow {
  public:
+  static constexpr size_t kBits = 8;
   static constexpr bool kIsFloats = false;
   Fp8TileRow() = default;
   Fp8TileRow(const WeightMatrix& a, int64_t row)
@@ -26,17 +34,17 @@ class Fp8TileRow {
     const DF d;
     const uint8_t scale_code = scales_[at / 32];
     VF scale = hn::Set(d, kScalesTimes256[scale_code]);
-    for (size_t v = 0; v < kBlockVecs; ++v) values[v] = Decode256ths(codes_ + at + v * kVecLanes);
-    if (scale_code > kLargestScaleTimes256) [[unlikely]] {
-      for (VF& value : values) value = hn::Mul(value, hn::Set(d, 256.0f));
-      scale = hn::Set(d, E8m0ToFloat(scale_code));
+    Decode256ths(codes_ + at, values);
+    if constexpr (!kOrdinary) {
+      if (scale_code > kLargestScaleTimes256) {
+        for (VF& value : values) value = hn::Mul(value, hn::Set(d, 256.0f));
+        scale = hn::Set(d, E8m0ToFloat(scale_code));
+      }
     }
     for (VF& value : values) value = hn::Mul(value, scale);
   }
 
  private:
-  // Scales beyond this one would overflow when multiplied by 256.
-  static constexpr uint8_t kLargestScaleTimes256 = 246;
   static constexpr std::array<float, 256> kScalesTimes256 = [] {
     std::array<float, 256> scales{};
     for (size_t code = 0; code <= kLargestScaleTimes256; ++code)
@@ -44,24 +52,35 @@ class Fp8TileRow {
     return scales;
   }();
 
-  // kVecLanes codes as value / 256, exactly.
-  static HWY_INLINE VF Decode256ths(const int8_t* codes) {
+  // A block of codes as value / 256, exactly.
+  static HWY_INLINE void Decode256ths(const int8_t* HWY_RESTRICT codes, VF (&values)[kBlockVecs]) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
     // Highway's emulation of float16 knows no NaN.
-    alignas(16) float values[kVecLanes];
-    for (size_t l = 0; l < kVecLanes; ++l) values[l] = E4m3ToFloat(static_cast<uint8_t>(codes[l])) * 0x1p-8f;
-    return hn::Load(DF(), values);
+    for (size_t v = 0; v < kBlockVecs; ++v) {
+      alignas(16) float lanes[kVecLanes];
+      for (size_t l = 0; l < kVecLanes; ++l)
+        lanes[l] = E4m3ToFloat(static_cast<uint8_t>(codes[v * kVecLanes + l])) * 0x1p-8f;
+      values[v] = hn::Load(DF(), lanes);
+    }
 #else
     // Seven places to the left, an e4m3 code is the float16 of that value: the exponent's bias is 15 instead
     // of 7 and subnormals stay subnormal. Only NaN needs care: adding one to its mantissa carries into the
     // exponent's top bit, which is then set there and nowhere else.
-    const hn::Rebind<int8_t, DF> d8;
-    const hn::Rebind<int16_t, DF> d16;
+    const DF d;
+    const hn::Repartition<int16_t, DF> d16;
+    const hn::Rebind<int8_t, decltype(d16)> d8;
     const hn::Rebind<hwy::float16_t, DF> df16;
-    const auto shifted = hn::ShiftLeft<7>(hn::PromoteTo(d16, hn::LoadU(d8, codes)));
-    const auto half = hn::And(shifted, hn::Set(d16, static_cast<int16_t>(0xBFFF)));
-    const auto carry = hn::Add(half, hn::Set(d16, 0x0080));
-    return hn::PromoteTo(DF(), hn::BitCast(df16, hn::OrAnd(half, carry, hn::Set(d16, 0x4000))));
+    const hn::Half<decltype(d16)> d16_half;
+    for (size_t v = 0; v < kBlockVecs; v += 2) {
+      const auto shifted = hn::ShiftLeft<7>(hn::PromoteTo(d16, hn::LoadU(d8, codes + v * kVecLanes)));
+      auto half = hn::And(shifted, hn::Set(d16, static_cast<int16_t>(0xBFFF)));
+      if constexpr (!kOrdinary) {
+        const auto carry = hn::Add(half, hn::Set(d16, int16_t{0x0080}));
+        half = hn::OrAnd(half, carry, hn::Set(d16, int16_t{0x4000}));
+      }
+      values[v] = hn::PromoteTo(d, hn::BitCast(df16, hn::LowerHalf(d16_half, half)));
+      values[v + 1] = hn::PromoteTo(d, hn::BitCast(df16, hn::UpperHalf(d16_half, half)));
+    }
 #endif
   }
 
@@ -69,13 +88,31 @@ class Fp8TileRow {
   const uint8_t* scales_;
 };
 
+bool Fp8Tile32IsOrdinary(const WeightMatrix& a) {
+  const auto* scales = reinterpret_cast<const uint8_t*>(a.scales);
+  const int64_t n_scales = (a.rows + 31) / 32 * (a.cols / 32);
+  if (std::any_of(scales, scales + n_scales, [](uint8_t code) { return code > kLargestScaleTimes256; }))
+    return false;
+  const hn::CappedTag<uint8_t, 32> d8;  // a.cols is a multiple of 32
+  const auto magnitude = hn::Set(d8, uint8_t{0x7F});
+  auto largest = hn::Zero(d8);
+  const auto* codes = reinterpret_cast<const uint8_t*>(a.data);
+  for (const uint8_t* end = codes + a.rows * a.cols; codes < end; codes += hn::Lanes(d8))
+    largest = hn::Max(largest, hn::And(hn::LoadU(d8, codes), magnitude));
+  return hn::AllFalse(d8, hn::Eq(largest, magnitude));
+}
+
 void Fp8Tile32Decode(const WeightMatrix& a, int64_t row, float* out) {
-  DecodeInto(Fp8TileRow(a, row), 0, static_cast<size_t>(a.cols), out);
+  DecodeInto(Fp8TileRow<false>(a, row), 0, static_cast<size_t>(a.cols), out);
 }
 
 void Fp8Tile32MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                      float* y, int64_t y_stride, float* scratch) {
-  MatMulRows<Fp8TileRow>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
+  if (a.ordinary) {
+    MatMulRows<Fp8TileRow<true>>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
+  } else {
+    MatMulRows<Fp8TileRow<false>>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -86,10 +123,15 @@ HWY_AFTER_NAMESPACE();
 namespace millrace::kernels {
 HWY_EXPORT(Fp8Tile32MatMul);
 HWY_EXPORT(Fp8Tile32Decode);
+HWY_EXPORT(Fp8Tile32IsOrdinary);
 
 void MatMulFp8Tile32(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                      float* y, int64_t y_stride, float* scratch) {
   HWY_DYNAMIC_DISPATCH(Fp8Tile32MatMul)(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
+}
+
+bool IsOrdinaryFp8Tile32(const WeightMatrix& a) {
+  return HWY_DYNAMIC_DISPATCH(Fp8Tile32IsOrdinary)(a);
 }
 
 void DecodeRowFp8Tile32(const WeightMatrix& a, int64_t row, float* out) {

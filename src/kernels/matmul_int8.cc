@@ -16,9 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-inline constexpr size_t kInt8Block = 32;       // channels of a scale
-inline constexpr size_t kInt8BlockBytes = 16;  // of fp4 codes
-inline constexpr size_t kGroupBlocks = 4;      // of a QuantizedGroup
+inline constexpr size_t kInt8Block = 32;        // channels of a scale
+inline constexpr size_t kInt8BlockBytes = 16;   // of fp4 codes
+inline constexpr int64_t kInt8TokenBlock = 64;  // tokens that share a decoding
+inline constexpr size_t kGroupBlocks = 4;       // of a QuantizedGroup
 
 // Rounds a block's 32 values; its codes, even channels and odd ones, go to even[0 .. 16) and odd[0 .. 16).
 HWY_INLINE void QuantizeBlock(const float* HWY_RESTRICT x, int8_t* HWY_RESTRICT even,
@@ -260,7 +261,7 @@ HWY_INLINE void AddPanelN(size_t tokens, const uint8_t* HWY_RESTRICT panel, cons
 
 // Where a thread keeps a panel's chunk and the sums of its rows.
 struct PanelScratch {
-  float* sums;     // [kTokenBlock, kInt8PanelRows]
+  float* sums;     // [kInt8TokenBlock, kInt8PanelRows]
   float* scales;   // [kChunkBlocks, kInt8PanelRows]
   uint8_t* panel;  // [kChunkBlocks, kPanelBlockBytes]
 };
@@ -412,7 +413,7 @@ void MultiplyRows(const Int8Product& a, size_t row_begin, size_t row_end, const 
                   size_t n_tokens, float* y, int64_t y_stride, float* memory) {
   PanelScratch scratch;
   scratch.sums = memory;
-  scratch.scales = scratch.sums + kTokenBlock * kInt8PanelRows;
+  scratch.scales = scratch.sums + kInt8TokenBlock * kInt8PanelRows;
   scratch.panel = reinterpret_cast<uint8_t*>(scratch.scales + kChunkBlocks * kInt8PanelRows);
   const size_t panel_rows = n_tokens <= 2 ? kRows : kInt8PanelRows;
   for (size_t row = row_begin; row < row_end; row += panel_rows) {
@@ -466,9 +467,9 @@ void MatMulInt8Impl(const WeightMatrix& a, int64_t row_begin, int64_t row_end, c
                             .scales = reinterpret_cast<const uint8_t*>(a.scales),
                             .n_blocks = n_blocks,
                             .row_bytes = cols / 2};
-  for (int64_t t0 = 0; t0 < n_tokens; t0 += kTokenBlock) {
-    const auto n = static_cast<size_t>(std::min<int64_t>(kTokenBlock, n_tokens - t0));
-    const QuantizedGroup* tokens[kTokenBlock];
+  for (int64_t t0 = 0; t0 < n_tokens; t0 += kInt8TokenBlock) {
+    const auto n = static_cast<size_t>(std::min<int64_t>(kInt8TokenBlock, n_tokens - t0));
+    const QuantizedGroup* tokens[kInt8TokenBlock];
     for (size_t t = 0; t < n; ++t) {
       const int64_t token = t0 + static_cast<int64_t>(t);
       tokens[t] = x.base + (x.index != nullptr ? x.index[token] : token) * QuantizedGroups(a.cols);

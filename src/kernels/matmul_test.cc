@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "kernels/matmul_ref.h"
 #include "kernels/testing_golden.h"
@@ -76,11 +77,16 @@ std::vector<float> Scratch(const WeightMatrix& a) {
   return std::vector<float>(MatMulScratchFloats(a.cols));
 }
 
-// All rows times all tokens: [n_tokens, rows].
+// All rows times all tokens: [n_tokens, rows]; a matrix that is ordinary also marked as such.
 std::vector<float> Multiply(const WeightMatrix& a, InputRows x, int64_t n_tokens) {
   std::vector<float> y(static_cast<size_t>(n_tokens * a.rows), -1);
   std::vector<float> scratch = Scratch(a);
   MatMul(a, 0, a.rows, x, n_tokens, y.data(), a.rows, scratch);
+  if (!a.ordinary && IsOrdinary(a)) {
+    WeightMatrix marked = a;
+    marked.ordinary = true;
+    ExpectSameBits(Multiply(marked, x, n_tokens), y);
+  }
   return y;
 }
 
@@ -116,10 +122,33 @@ TEST(MatMul, EqualsTheReferenceForEveryShape) {
   }
 }
 
+TEST(MatMul, OnlyNanAndScalesThatWouldOverflowAreExtraordinary) {
+  Random random(23);
+  for (const int64_t cols : {32, 160}) {
+    OwnedMatrix a(WeightFormat::kFp8Tile32, 40, cols, random);
+    ForEachTarget([&] {
+      ASSERT_TRUE(IsOrdinary(a.view()));
+      for (const size_t at :
+           {size_t{0}, static_cast<size_t>(cols) + 31, static_cast<size_t>(40 * cols) - 1}) {
+        for (const int code : {0x7F, 0xFF, 0x7E, 0xFE, 0x80}) {
+          const std::byte kept = std::exchange(a.data(at), static_cast<std::byte>(code));
+          EXPECT_EQ(IsOrdinary(a.view()), (code & 0x7F) != 0x7F) << code << " at " << at;
+          a.data(at) = kept;
+        }
+      }
+      for (const int scale : {0, 246, 247, 255}) {
+        const std::byte kept = std::exchange(a.scales().back(), static_cast<std::byte>(scale));
+        EXPECT_EQ(IsOrdinary(a.view()), scale <= 246) << scale;
+        a.scales().back() = kept;
+      }
+    });
+  }
+}
+
 // More rows, columns and tokens than are worked on at a time, and a ragged rest of each.
 TEST(MatMul, EqualsTheReferenceAcrossStripsChunksAndTokenBlocks) {
   Random random(11);
-  constexpr int64_t kRows = 2 * kStripRows + 3;
+  constexpr int64_t kRows = kBandRows + kStripRows + 3;
   constexpr int64_t kCols = 2 * static_cast<int64_t>(kChunkCols) + 96;
   constexpr int64_t kTokens = 2 * kTokenBlock + 5;
   for (const WeightFormat format : kFormats) {

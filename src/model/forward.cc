@@ -79,7 +79,9 @@ struct Forward::Impl {
                 .pool = pool,
                 .scratch = scratch,
                 .batch = batch,
-                .numerics = options.numerics} {}
+                .numerics = options.numerics} {
+    weights.MarkOrdinary(pool);
+  }
 
   void Embed();
   void RunLayer(int l);

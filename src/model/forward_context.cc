@@ -5,12 +5,10 @@
 namespace millrace::model {
 namespace {
 
-// Rows a task takes: two panels, the height of a scale tile; small enough that threads finish together.
-constexpr int64_t kTaskRows = 2 * kernels::kPanelRows;
-
 int64_t TasksOf(const MatMulJob& job) {
   if (job.n_tokens == 0) return 0;  // a batch that completes no compressed entry
-  return (job.row_end - job.row_begin + kTaskRows - 1) / kTaskRows;
+  const int64_t task_rows = kernels::TaskRows(job.n_tokens);
+  return (job.row_end - job.row_begin + task_rows - 1) / task_rows;
 }
 
 }  // namespace
@@ -31,8 +29,9 @@ void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
     auto at = static_cast<int64_t>(task);
     const MatMulJob* job = jobs.data();
     for (; at >= TasksOf(*job); ++job) at -= TasksOf(*job);
-    const int64_t begin = job->row_begin + at * kTaskRows;
-    MultiplyRows(*job, begin, std::min(begin + kTaskRows, job->row_end),
+    const int64_t task_rows = kernels::TaskRows(job->n_tokens);
+    const int64_t begin = job->row_begin + at * task_rows;
+    MultiplyRows(*job, begin, std::min(begin + task_rows, job->row_end),
                  scratch.workers[static_cast<size_t>(worker)]);
   });
 }

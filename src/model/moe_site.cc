@@ -8,7 +8,9 @@
 namespace millrace::model {
 namespace {
 
-constexpr int64_t kBlockRows = 32;
+constexpr int64_t kBlockRows = 32;                   // that are rounded to 8 bits together
+constexpr int64_t kExpandRows = kernels::kBandRows;  // of gate and of up that one task computes
+static_assert(kExpandRows % kBlockRows == 0);
 
 // One layer's mixture of experts over the running batch (shared/spec/v41-text.md, section 5.6). Tokens are
 // grouped by expert, so that each expert's weights are read once for all its tokens.
@@ -94,9 +96,6 @@ void MoeSite::GroupByExpert() {
 
 // Gate, up and their activation of every expert that has tokens, and of the shared one.
 void MoeSite::ExpandTokens() {
-  // The rows of a block that is rounded to 8 bits together. One token gives each row so little work that a
-  // task takes more of them.
-  const int64_t task_rows = ctx_.batch.n_tokens() <= 2 ? 2 * kBlockRows : kBlockRows;
   const ForwardScratch& s = ctx_.scratch;
   const std::span<ExpertTokens> expansions = s.expert_tokens;
   size_t n = 0;
@@ -111,10 +110,10 @@ void MoeSite::ExpandTokens() {
                        .routed = true};
   }
   expansions[n++] = {.expert = &weights_.shared, .first = n_slots_, .n_tokens = ctx_.batch.n_tokens()};
-  const int64_t tasks = (width_ + task_rows - 1) / task_rows;
+  const int64_t tasks = (width_ + kExpandRows - 1) / kExpandRows;
   ctx_.pool.ParallelFor(n * static_cast<size_t>(tasks), [&](size_t task, int worker) {
-    const auto begin = static_cast<int64_t>(task) % tasks * task_rows;
-    ExpandRows(expansions[task / static_cast<size_t>(tasks)], begin, std::min(begin + task_rows, width_),
+    const auto begin = static_cast<int64_t>(task) % tasks * kExpandRows;
+    ExpandRows(expansions[task / static_cast<size_t>(tasks)], begin, std::min(begin + kExpandRows, width_),
                s.workers[static_cast<size_t>(worker)]);
   });
 }

@@ -162,4 +162,15 @@ Weights::Weights(const Checkpoint& checkpoint, const LayerPlan& plan, MemoryLedg
   }
 }
 
+void Weights::MarkOrdinary(ThreadPool& pool) {
+  std::vector<WeightMatrix*> matrices;
+  for (LayerWeights& layer : layers_) {
+    for (WeightMatrix* m : {&layer.wq_a, &layer.wq_b, &layer.wkv, &layer.wo_a, &layer.wo_b, &layer.shared.w1,
+                            &layer.shared.w2, &layer.shared.w3, &layer.indexer.wq_b, &layer.engram.wkv}) {
+      if (m->data != nullptr) matrices.push_back(m);
+    }
+  }
+  pool.ParallelFor(matrices.size(), [&](size_t i, int) { matrices[i]->ordinary = IsOrdinary(*matrices[i]); });
+}
+
 }  // namespace millrace::model

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/ledger.h"
+#include "base/thread_pool.h"
 #include "kernels/matmul.h"
 #include "model/checkpoint.h"
 #include "model/layer_plan.h"
@@ -62,6 +63,9 @@ struct LayerWeights {
 class Weights {
  public:
   Weights(const Checkpoint& checkpoint, const LayerPlan& plan, MemoryLedger* ledger);
+
+  // Reads all fp8 matrices once and notes which are ordinary (kernels::WeightMatrix), as nearly all are.
+  void MarkOrdinary(ThreadPool& pool);
 
   const LayerWeights& layer(size_t l) const { return layers_[l]; }
   const kernels::WeightMatrix& embed() const { return embed_; }

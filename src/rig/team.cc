@@ -9,10 +9,9 @@
 namespace millrace::rig {
 namespace {
 
-constexpr int64_t kTaskRows = 2 * kernels::kPanelRows;
-
 int64_t TasksOf(const Product& product) {
-  return (product.a->rows + kTaskRows - 1) / kTaskRows;
+  const int64_t task_rows = kernels::TaskRows(product.n_tokens);
+  return (product.a->rows + task_rows - 1) / task_rows;
 }
 
 }  // namespace
@@ -69,8 +68,9 @@ void Team::Run(std::span<const Product> products) {
     auto at = static_cast<int64_t>(task);
     const Product* product = products.data();
     for (; at >= TasksOf(*product); ++product) at -= TasksOf(*product);
-    const int64_t begin = at * kTaskRows;
-    RunRows(*product, begin, std::min(begin + kTaskRows, product->a->rows), worker);
+    const int64_t task_rows = kernels::TaskRows(product->n_tokens);
+    const int64_t begin = at * task_rows;
+    RunRows(*product, begin, std::min(begin + task_rows, product->a->rows), worker);
   });
 }
 
