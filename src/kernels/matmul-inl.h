@@ -20,6 +20,7 @@ namespace HWY_NAMESPACE {
 //   Row(const WeightMatrix& a, int64_t row);
 //   void Block(size_t at, VF (&values)[kBlockVecs]) const;  // columns [at, at + 32) as floats, exactly
 //   static constexpr size_t kBits;    // of a weight
+//   void Prefetch(size_t at) const;   // asks for column `at`, which may lie beyond the row
 //   static constexpr bool kIsFloats;  // then const float* floats() const is the row itself
 inline constexpr size_t kBlock = 32;
 inline constexpr size_t kBlockVecs = kBlock / kVecLanes;
@@ -50,9 +51,17 @@ HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* 
       for (size_t v = 0; v < kVecs; ++v) sums[t][r][v] = hn::Zero(d);
     }
   }
+  constexpr size_t kPrefetchCols = 64 * 8 / Row::kBits;  // of a cache line
+  const size_t ahead = kRows * cols;
   for (size_t at = 0; at < cols; at += kBlock) {
     VF values[kRows][kBlockVecs];
-#pragma GCC unroll 4
+    // The rows of the next tile: the processor foresees little of rows that are short.
+    if (at % kPrefetchCols == 0) {
+      for (size_t r = 0; r < kRows; ++r) {
+        for (size_t i = 0; i < kBlock; i += kPrefetchCols) rows[r].Prefetch(at + ahead + i);
+      }
+    }
+#pragma GCC unroll 8
     for (size_t r = 0; r < kRows; ++r) rows[r].Block(at, values[r]);
 #pragma GCC unroll 4
     for (size_t v = 0; v < kBlockVecs; ++v) {

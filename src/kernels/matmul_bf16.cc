@@ -19,6 +19,10 @@ class Bf16Row {
   Bf16Row(const WeightMatrix& a, int64_t row)
       : codes_(reinterpret_cast<const uint16_t*>(a.data) + row * a.cols) {}
 
+  HWY_INLINE void Prefetch(size_t at) const {
+    __builtin_prefetch(reinterpret_cast<const char*>(codes_) + at * kBits / 8);
+  }
+
   HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
     const DF d;
     const hn::Rebind<uint32_t, DF> d32;

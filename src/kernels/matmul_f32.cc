@@ -19,6 +19,10 @@ class F32Row {
   F32Row(const WeightMatrix& a, int64_t row) : row_(reinterpret_cast<const float*>(a.data) + row * a.cols) {}
   const float* floats() const { return row_; }
 
+  HWY_INLINE void Prefetch(size_t at) const {
+    __builtin_prefetch(reinterpret_cast<const char*>(row_) + at * kBits / 8);
+  }
+
   HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
     for (size_t v = 0; v < kBlockVecs; ++v) values[v] = hn::LoadU(DF(), row_ + at + v * kVecLanes);
   }

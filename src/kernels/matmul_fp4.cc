@@ -24,6 +24,10 @@ class Fp4BlockRow {
       : codes_(reinterpret_cast<const uint8_t*>(a.data) + row * (a.cols / 2)),
         scales_(reinterpret_cast<const uint8_t*>(a.scales) + row * (a.cols / 32)) {}
 
+  HWY_INLINE void Prefetch(size_t at) const {
+    __builtin_prefetch(reinterpret_cast<const char*>(codes_) + at * kBits / 8);
+  }
+
   HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
     const VF scale = hn::Set(DF(), kScales[scales_[at / 32]]);
     Values(codes_ + at / 2, values);

@@ -30,6 +30,10 @@ class Fp8TileRow {
       : codes_(reinterpret_cast<const int8_t*>(a.data) + row * a.cols),
         scales_(reinterpret_cast<const uint8_t*>(a.scales) + row / 32 * (a.cols / 32)) {}
 
+  HWY_INLINE void Prefetch(size_t at) const {
+    __builtin_prefetch(reinterpret_cast<const char*>(codes_) + at * kBits / 8);
+  }
+
   HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
     const DF d;
     const uint8_t scale_code = scales_[at / 32];

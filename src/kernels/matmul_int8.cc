@@ -177,21 +177,35 @@ HWY_INLINE void DecodeBlock(const Int8Product& a, const size_t* HWY_RESTRICT row
   }
 }
 
-// Asks for the codes of row `row` in the chunk after the one at block `first`, of a strip of n_rows rows: the
-// next columns of the row or, at their end, the first columns of the strip below. Called for a row at a time,
-// because the processor keeps few requests in flight.
-HWY_INLINE void PrefetchNextChunk(const Int8Product& a, size_t row, size_t n_rows, size_t row_end,
-                                  size_t first) {
-  size_t block = first + kChunkBlocks;
-  if (block >= a.n_blocks) {
-    block = 0;
-    row += n_rows;
+// The codes that a strip of rows needs after its chunk at block `first`: the next columns or, at their end,
+// the first ones of the strip below. Asked for a row at a time, in between other work, because the processor
+// keeps few requests in flight.
+struct NextChunk {
+  NextChunk(const Int8Product& a, size_t row, size_t n_rows, size_t row_end, size_t first)
+      : row_bytes(a.row_bytes), n_rows_left(0) {
+    size_t block = first + kChunkBlocks;
+    if (block >= a.n_blocks) {
+      block = 0;
+      row += n_rows;
+    }
+    if (row >= row_end) return;
+    n_rows_left = HWY_MIN(n_rows, row_end - row);
+    bytes = HWY_MIN(kChunkBlocks, a.n_blocks - block) * kInt8BlockBytes;
+    codes = a.codes + row * a.row_bytes + block * kInt8BlockBytes;
   }
-  if (row >= row_end) return;
-  const size_t bytes = HWY_MIN(kChunkBlocks, a.n_blocks - block) * kInt8BlockBytes;
-  const uint8_t* codes = a.codes + row * a.row_bytes + block * kInt8BlockBytes;
-  for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(codes + line);
-}
+
+  HWY_INLINE void PrefetchRow() {
+    if (n_rows_left == 0) return;
+    for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(codes + line);
+    codes += row_bytes;
+    --n_rows_left;
+  }
+
+  size_t row_bytes;
+  size_t n_rows_left;  // to ask for
+  size_t bytes = 0;    // of each
+  const uint8_t* codes = nullptr;
+};
 
 // Adds one block's products with kTokens tokens to the sums of kVecs x kRows rows: the block's decoded
 // weights are at `panel`, their scales at `scales`; it is number j of the tokens' groups.
@@ -223,7 +237,8 @@ inline constexpr size_t kPanelBlockBytes = 8 * kRowVecs * sizeof(VByte);
 // the chunk start at x[t].
 template <size_t kTokens>
 HWY_INLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales, size_t n,
-                         const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
+                         const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
+                         NextChunk& next) {
   const DRow d;
   VRow sum[kTokens][kRowVecs];
   const QuantizedGroup* at[kTokens];
@@ -236,6 +251,7 @@ HWY_INLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RES
   for (; b + kGroupBlocks <= n; b += kGroupBlocks) {
 #pragma GCC unroll 4
     for (size_t j = 0; j < kGroupBlocks; ++j) {
+      next.PrefetchRow();
       AddBlock<kTokens, kRowVecs>(panel + (b + j) * kPanelBlockBytes, scales + (b + j) * kInt8PanelRows, at,
                                   j, sum);
     }
@@ -252,11 +268,12 @@ HWY_INLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RES
 }
 
 HWY_INLINE void AddPanelN(size_t tokens, const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales,
-                          size_t n, const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums) {
-  if (tokens == 1) return AddPanel<1>(panel, scales, n, x, sums);
-  if (tokens == 2) return AddPanel<2>(panel, scales, n, x, sums);
-  if (tokens == 3) return AddPanel<3>(panel, scales, n, x, sums);
-  return AddPanel<4>(panel, scales, n, x, sums);
+                          size_t n, const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
+                          NextChunk& next) {
+  if (tokens == 1) return AddPanel<1>(panel, scales, n, x, sums, next);
+  if (tokens == 2) return AddPanel<2>(panel, scales, n, x, sums, next);
+  if (tokens == 3) return AddPanel<3>(panel, scales, n, x, sums, next);
+  return AddPanel<4>(panel, scales, n, x, sums, next);
 }
 
 // Where a thread keeps a panel's chunk and the sums of its rows.
@@ -282,15 +299,16 @@ HWY_INLINE void PanelManyTokens(const Int8Product& a, size_t row, size_t row_end
       for (size_t b = 0; b < n; ++b) {
         DecodeBlock(a, rows + v * kRows, first + b, scratch.panel + b * kPanelBlockBytes + v * sizeof(VByte),
                     kRowVecs * sizeof(VByte));
-        PrefetchNextChunk(a, row + v * kRows + b, kInt8PanelRows, row_end, first);
       }
     }
+    NextChunk next(a, row, kInt8PanelRows, row_end, first);
     for (size_t t = 0; t < n_tokens; t += kTokensATile) {
       const size_t n_tile = HWY_MIN(kTokensATile, n_tokens - t);
       const QuantizedGroup* tile[kTokensATile];
       for (size_t i = 0; i < n_tile; ++i) tile[i] = x[t + i] + first / kGroupBlocks;
-      AddPanelN(n_tile, scratch.panel, scratch.scales, n, tile, scratch.sums + t * kInt8PanelRows);
+      AddPanelN(n_tile, scratch.panel, scratch.scales, n, tile, scratch.sums + t * kInt8PanelRows, next);
     }
+    while (next.n_rows_left > 0) next.PrefetchRow();
   }
 }
 
@@ -387,6 +405,7 @@ HWY_INLINE void RowsFewTokens(const Int8Product& a, size_t row, size_t row_end,
   }
   for (size_t first = 0; first < a.n_blocks; first += kChunkBlocks) {
     const size_t end = HWY_MIN(first + kChunkBlocks, a.n_blocks);
+    NextChunk next(a, row, kRows, row_end, first);
     DecodeScales(a, rows, first, end - first, scratch.scales, kRows);
     for (size_t block = first; block < end;) {
       const QuantizedGroup* at[kTokens];
@@ -395,8 +414,7 @@ HWY_INLINE void RowsFewTokens(const Int8Product& a, size_t row, size_t row_end,
       const size_t j = block % kGroupBlocks;
       const float* scales = scratch.scales + (block - first) * kRows;
       if (block + kBlocksAVec <= end) [[likely]] {
-        for (size_t r = block - first; r < block - first + kBlocksAVec; ++r)
-          PrefetchNextChunk(a, row + r, kRows, row_end, first);
+        for (size_t r = 0; r < kBlocksAVec; ++r) next.PrefetchRow();
         AddRowBytes<kTokens>(codes, block * kInt8BlockBytes, scales, at, j, sum);
         block += kBlocksAVec;
       } else {
