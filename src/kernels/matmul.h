@@ -47,9 +47,10 @@ inline constexpr size_t kChunkCols = 512;
 inline constexpr int64_t kBandRows = 64;
 inline constexpr int64_t kTokenBlock = 64;
 
-// Rows that one task takes well: the height of a scale tile, or a band where each of its rows has work for
-// many tokens.
-constexpr int64_t TaskRows(int64_t n_tokens) {
+// Rows that one task takes well: the height of a scale tile, or a band where each row has work for many
+// tokens; fewer of a matrix that has too few rows to give several threads work (a hyper-connection's 24).
+constexpr int64_t TaskRows(int64_t rows, int64_t n_tokens) {
+  if (rows < 4 * kBandRows) return kStripRows;
   return n_tokens > 8 ? kBandRows : 32;
 }
 

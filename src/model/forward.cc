@@ -21,6 +21,7 @@ class ScratchBlock {
     void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) throw std::bad_alloc();
     block_ = static_cast<std::byte*>(block);
+    madvise(block, bytes, MADV_HUGEPAGE);  // advice: without huge pages the pass is only slower
     if (ledger != nullptr) {
       account_ = &ledger->Open("forward scratch", bytes);
       account_->Add(bytes);

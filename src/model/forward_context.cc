@@ -7,7 +7,7 @@ namespace {
 
 int64_t TasksOf(const MatMulJob& job) {
   if (job.n_tokens == 0) return 0;  // a batch that completes no compressed entry
-  const int64_t task_rows = kernels::TaskRows(job.n_tokens);
+  const int64_t task_rows = kernels::TaskRows(job.row_end - job.row_begin, job.n_tokens);
   return (job.row_end - job.row_begin + task_rows - 1) / task_rows;
 }
 
@@ -29,7 +29,7 @@ void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
     auto at = static_cast<int64_t>(task);
     const MatMulJob* job = jobs.data();
     for (; at >= TasksOf(*job); ++job) at -= TasksOf(*job);
-    const int64_t task_rows = kernels::TaskRows(job->n_tokens);
+    const int64_t task_rows = kernels::TaskRows(job->row_end - job->row_begin, job->n_tokens);
     const int64_t begin = job->row_begin + at * task_rows;
     MultiplyRows(*job, begin, std::min(begin + task_rows, job->row_end),
                  scratch.workers[static_cast<size_t>(worker)]);

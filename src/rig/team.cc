@@ -10,7 +10,7 @@ namespace millrace::rig {
 namespace {
 
 int64_t TasksOf(const Product& product) {
-  const int64_t task_rows = kernels::TaskRows(product.n_tokens);
+  const int64_t task_rows = kernels::TaskRows(product.a->rows, product.n_tokens);
   return (product.a->rows + task_rows - 1) / task_rows;
 }
 
@@ -68,7 +68,7 @@ void Team::Run(std::span<const Product> products) {
     auto at = static_cast<int64_t>(task);
     const Product* product = products.data();
     for (; at >= TasksOf(*product); ++product) at -= TasksOf(*product);
-    const int64_t task_rows = kernels::TaskRows(product->n_tokens);
+    const int64_t task_rows = kernels::TaskRows(product->a->rows, product->n_tokens);
     const int64_t begin = at * task_rows;
     RunRows(*product, begin, std::min(begin + task_rows, product->a->rows), worker);
   });
