@@ -8,6 +8,8 @@ void AddBenchCommand(CLI::App& root, Invocation& invocation) {
   CLI::App* command = root.add_subcommand("bench", "Measure speed as a ratio to this machine's limits");
   command->require_subcommand(1);
   AddBenchKernelsCommand(*command, invocation);
+  AddBenchModelCommand(*command, invocation);
+  AddBenchNumericsCommand(*command, invocation);
 }
 
 }  // namespace millrace::app

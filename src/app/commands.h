@@ -28,5 +28,7 @@ void AddServeCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 // Subcommands of `bench`.
 void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation);
+void AddBenchModelCommand(CLI::App& bench, Invocation& invocation);
+void AddBenchNumericsCommand(CLI::App& bench, Invocation& invocation);
 
 }  // namespace millrace::app

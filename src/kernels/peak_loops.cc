@@ -29,17 +29,19 @@ HWY_INLINE void Forget(V& v) {
 
 uint64_t StreamReadImpl(const std::byte* data, size_t n) {
   const hn::ScalableTag<uint64_t> d;
-  constexpr size_t kSums = 8;
-  const size_t lanes = hn::Lanes(d);
+  constexpr size_t kLineWords = 64 / sizeof(uint64_t);
   const auto* words = reinterpret_cast<const uint64_t*>(data);
-  const size_t n_words = n / sizeof(uint64_t);
-  hn::Vec<decltype(d)> sums[kSums];
+  const size_t stream_words = n / sizeof(uint64_t) / kReadStreams;
+  hn::Vec<decltype(d)> sums[kReadStreams];
   for (auto& sum : sums) sum = hn::Zero(d);
-  for (size_t i = 0; i < n_words; i += kSums * lanes) {
+  for (size_t i = 0; i < stream_words; i += kLineWords) {
 #pragma GCC unroll 8
-    for (size_t s = 0; s < kSums; ++s) sums[s] = hn::Xor(sums[s], hn::Load(d, words + i + s * lanes));
+    for (size_t s = 0; s < kReadStreams; ++s) {
+      for (size_t w = 0; w < kLineWords; w += hn::Lanes(d))
+        sums[s] = hn::Xor(sums[s], hn::Load(d, words + s * stream_words + i + w));
+    }
   }
-  for (size_t s = 1; s < kSums; ++s) sums[0] = hn::Xor(sums[0], sums[s]);
+  for (size_t s = 1; s < kReadStreams; ++s) sums[0] = hn::Xor(sums[0], sums[s]);
   uint64_t out[HWY_LANES(uint64_t)];
   hn::StoreU(sums[0], d, out);
   uint64_t all = 0;

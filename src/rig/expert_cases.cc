@@ -160,21 +160,16 @@ Result<BenchRow> Measure(KernelBench& bench, bool fast) {
   const Contestant contestants[] = {
       {.run = [&] { batch.Run(); }, .work = ExpertBatch::Operations(), .team = &bench.team},
       bench.limits.Floats(bench.team)};
-  const Contest contest = TimeInTurn(contestants);
-  return BenchRow{.name = "experts-prefill",
-                  .shape = fmt::format("fp4 {} -> {} -> {}, {} experts x {} tokens", kHidden, kWidth, kHidden,
-                                       kExperts, kTokensAnExpert),
-                  .numerics = fast ? "fast" : "reference",
-                  .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
-                  .threads = bench.team.size(),
-                  .value = contest.rates[0] * 1e-9,
-                  .unit = "GFLOP/s",
-                  .limit = contest.rates[1] * 1e-9,
-                  .limit_name = "multiply-add peak",
-                  .ratio = contest.Ratio(0, 1),
-                  .spread = contest.spreads[0],
-                  .rounds = contest.rounds,
-                  .clean = contest.clean};
+  BenchRow row{.name = "experts-prefill",
+               .shape = fmt::format("fp4 {} -> {} -> {}, {} x {} tokens", kHidden, kWidth, kHidden, kExperts,
+                                    kTokensAnExpert),
+               .numerics = fast ? "fast" : "reference",
+               .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
+               .threads = bench.team.size(),
+               .unit = "GFLOP/s",
+               .limit_name = "multiply-add peak"};
+  row.Take(TimeInTurn(contestants), 1e9);
+  return row;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ std::span<const KernelCase> KernelCases() {
       {"experts-prefill", "48 fp4 experts with 8 tokens each, gather and scatter included", ExpertsInPrefill},
       {"fp8-sgemm", "fp8 matmul 5120 x 5120 beside OpenBLAS's sgemm", Fp8AgainstSgemm},
       {"threads", "matmul and mat-vec with all threads over one", AllThreadsOverOne},
+      {"index", "scores of 256K index keys and the best 512 of them", IndexScoring},
   };
   return kCases;
 }

@@ -36,5 +36,6 @@ Result<std::vector<BenchRow>> HeadMatVec(KernelBench& bench);
 Result<std::vector<BenchRow>> ExpertsInPrefill(KernelBench& bench);
 Result<std::vector<BenchRow>> Fp8AgainstSgemm(KernelBench& bench);
 Result<std::vector<BenchRow>> AllThreadsOverOne(KernelBench& bench);
+Result<std::vector<BenchRow>> IndexScoring(KernelBench& bench);
 
 }  // namespace millrace::rig

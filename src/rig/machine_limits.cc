@@ -1,19 +1,13 @@
 #include "rig/machine_limits.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "base/units.h"
 #include "kernels/peak_loops.h"
@@ -100,25 +94,7 @@ MachineLimits LimitLoops::Measure(Team& team) {
           .float_ops_s = contest.rates[1],
           .int8_ops_s = contest.rates[2],
           .int8_sequence = kernels::Int8PeakSequence(),
-          .rounds = contest.rounds,
-          .clean = contest.clean};
-}
-
-Result<double> RawReadBytesPerSecond(const std::string& file) {
-  constexpr size_t kChunk = 4 * kMiB;
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Error(ErrorCode::kIo, fmt::format("{}: {}", file, std::strerror(errno)));
-  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-  std::vector<std::byte> chunk(kChunk);
-  const auto start = std::chrono::steady_clock::now();
-  double bytes = 0;
-  ssize_t n = 0;
-  while ((n = read(fd, chunk.data(), chunk.size())) > 0) bytes += static_cast<double>(n);
-  const int failure = n < 0 ? errno : 0;
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  close(fd);
-  if (failure != 0) return Error(ErrorCode::kIo, fmt::format("{}: {}", file, std::strerror(failure)));
-  return bytes / seconds.count();
+          .contest = contest};
 }
 
 }  // namespace millrace::rig

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/result.h"
 #include "rig/huge_buffer.h"
 #include "rig/team.h"
 #include "rig/time_in_turn.h"
@@ -17,7 +16,7 @@ struct MachineLimits {
   double float_ops_s = 0;     // float32 multiply-adds, two operations each
   double int8_ops_s = 0;      // dot products of bytes, two operations a pair
   std::string int8_sequence;  // by which instructions
-  int rounds = 0, clean = 0;  // of the measurement (TimeInTurn)
+  Contest contest;            // the measurement
 };
 
 // What to print beside figures.
@@ -44,9 +43,5 @@ class LimitLoops {
   HugeBuffer memory_;
   size_t next_ = 0;  // where the next run reads on
 };
-
-// Bytes a second of reading `file` once from start to end with plain reads, after asking the kernel to forget
-// what it holds of it (which it may decline). kIo when it cannot be read.
-Result<double> RawReadBytesPerSecond(const std::string& file);
 
 }  // namespace millrace::rig

@@ -72,21 +72,16 @@ Result<BenchRow> Measure(KernelBench& bench, std::string name, const Shape& shap
   const double bytes = static_cast<double>(shape.matrices * StoredBytes(matrices[0]));
   const Contestant contestants[] = {{.run = [&] { work.Run(matrices); }, .work = bytes, .team = &bench.team},
                                     bench.limits.Read(bench.team)};
-  const Contest contest = TimeInTurn(contestants);
-  return BenchRow{.name = std::move(name),
-                  .shape = fmt::format("{} {} -> {}, {} a loop", FormatName(shape.format), shape.cols,
-                                       shape.rows, shape.matrices),
-                  .numerics = fast ? "fast" : "reference",
-                  .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
-                  .threads = bench.team.size(),
-                  .value = contest.rates[0] * 1e-9,
-                  .unit = "GB/s",
-                  .limit = contest.rates[1] * 1e-9,
-                  .limit_name = "read bandwidth",
-                  .ratio = contest.Ratio(0, 1),
-                  .spread = contest.spreads[0],
-                  .rounds = contest.rounds,
-                  .clean = contest.clean};
+  BenchRow row{.name = std::move(name),
+               .shape = fmt::format("{} {} -> {}, {} a loop", FormatName(shape.format), shape.cols,
+                                    shape.rows, shape.matrices),
+               .numerics = fast ? "fast" : "reference",
+               .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
+               .threads = bench.team.size(),
+               .unit = "GB/s",
+               .limit_name = "read bandwidth"};
+  row.Take(TimeInTurn(contestants), 1e9);
+  return row;
 }
 
 Result<std::vector<BenchRow>> MeasureAll(KernelBench& bench, const std::string& name, const Shape& shape) {

@@ -92,7 +92,8 @@ class SgemmMatMul {
   Contestant AsContestant() {
     return {.run = [this] { Run(); },
             .work = 2.0 * kSize * kSize * static_cast<double>(n_tokens_),
-            .team = &alone_};
+            .team = &alone_,
+            .foreign_threads = team_.size() - 1};
   }
 
  private:
@@ -102,27 +103,19 @@ class SgemmMatMul {
   const std::vector<float>& x_;
   int64_t n_tokens_;
   Team& team_;
-  Team alone_{1};  // the library's own threads are out of sight: only ours shows whether a slice is clean
+  Team alone_{1};
   HugeBuffer memory_;
   std::vector<float> y_;
   size_t runs_ = 0;
 };
 
-BenchRow RowOf(const KernelBench& bench, int64_t n_tokens, const Contest& contest, size_t limit,
-               std::string limit_name) {
-  return {.name = "fp8-sgemm",
+BenchRow RowOf(const KernelBench& bench, std::string name, int64_t n_tokens) {
+  return {.name = std::move(name),
           .shape = fmt::format("fp8 {0} x {0}, {1} tokens", kSize, n_tokens),
           .numerics = "reference",
           .instruction_set = kernels::FloatInstructionSet(),
           .threads = bench.team.size(),
-          .value = contest.rates[0] * 1e-9,
-          .unit = "GFLOP/s",
-          .limit = contest.rates[limit] * 1e-9,
-          .limit_name = std::move(limit_name),
-          .ratio = contest.Ratio(0, limit),
-          .spread = contest.spreads[0],
-          .rounds = contest.rounds,
-          .clean = contest.clean};
+          .unit = "GFLOP/s"};
 }
 
 Status AgainstSgemm(KernelBench& bench, MatrixCopies& matrices, const Result<std::unique_ptr<Blas>>& blas,
@@ -141,30 +134,19 @@ Status AgainstSgemm(KernelBench& bench, MatrixCopies& matrices, const Result<std
     contestants.push_back(sgemm->AsContestant());
   }
   const Contest contest = TimeInTurn(contestants);
-  rows.push_back(RowOf(bench, n_tokens, contest, 1, "multiply-add peak"));
+  BenchRow row = RowOf(bench, "fp8-sgemm", n_tokens);
+  row.limit_name = "multiply-add peak";
+  row.Take(contest, 1e9);
+  rows.push_back(row);
   if (blas.ok()) {
-    rows.push_back(RowOf(bench, n_tokens, contest, 2, fmt::format("sgemm, {}", (*blas)->name())));
+    row.limit_name = fmt::format("sgemm, {}", (*blas)->name());
+    row.Take(contest, 1e9, 0, 2);
   } else {
-    BenchRow row = rows.back();
     row.limit_name = "sgemm";
     row.skipped = blas.error().message();
-    rows.push_back(std::move(row));
   }
+  rows.push_back(row);
   return {};
-}
-
-// The gain of all threads over one, of a thing whose limit gains `limit`.
-BenchRow GainRow(const KernelBench& bench, const Contest& contest, std::string shape) {
-  return {.name = "threads",
-          .shape = std::move(shape),
-          .numerics = "reference",
-          .instruction_set = kernels::FloatInstructionSet(),
-          .threads = bench.team.size(),
-          .value = contest.Ratio(0, 1),
-          .unit = "x one thread",
-          .spread = contest.spreads[0],
-          .rounds = contest.rounds,
-          .clean = contest.clean};
 }
 
 }  // namespace
@@ -199,7 +181,10 @@ Result<std::vector<BenchRow>> AllThreadsOverOne(KernelBench& bench) {
     contestants.push_back(n_tokens == 1 ? bench.limits.Read(bench.team) : bench.limits.Floats(bench.team));
     contestants.push_back(n_tokens == 1 ? bench.limits.Read(one) : bench.limits.Floats(one));
     const Contest contest = TimeInTurn(contestants);
-    BenchRow row = GainRow(bench, contest, fmt::format("fp8 {0} x {0}, {1} tokens", kSize, n_tokens));
+    BenchRow row = RowOf(bench, "threads", n_tokens);
+    row.Take(contest, 1);
+    row.unit = "x one thread";
+    row.value = contest.Ratio(0, 1);
     row.limit = contest.Ratio(2, 3);
     row.limit_name = n_tokens == 1 ? "gain of the read bandwidth" : "gain of the multiply-add peak";
     row.ratio = row.value / row.limit;

@@ -29,12 +29,31 @@ TEST(TimeInTurn, ContestantsTakeTurnsInEveryRound) {
 TEST(TimeInTurn, RoundsWithoutProcessorTimeAreNotClean) {
   Team team(1);
   const Contestant contestants[] = {{.run = [] { Sleep(5); }, .work = 10, .team = &team}};
-  const Contest contest = TimeInTurn(contestants, {.slice_s = 0.005, .rounds = 3, .max_rounds = 7});
+  TurnPlan plan{.slice_s = 0.005, .rounds = 3, .max_rounds = 7};
+  Contest contest = TimeInTurn(contestants, plan);
   EXPECT_EQ(contest.clean, 0);
   EXPECT_EQ(contest.rounds, 7);
-  // The figures are there all the same: 10 units in 5 ms, or later on a busy machine.
-  EXPECT_GT(contest.rates[0], 0);
+  // 10 units in 5 ms by the clock, but in far less of a processor's time.
+  EXPECT_TRUE(contest.by_processor_time);
+  EXPECT_GT(contest.rates[0], 4000);
+  plan.waits = true;
+  contest = TimeInTurn(contestants, plan);
+  EXPECT_FALSE(contest.by_processor_time);
   EXPECT_LE(contest.rates[0], 2001);
+}
+
+TEST(TimeInTurn, PreparesEachSliceOutsideTheClock) {
+  Team team(1);
+  int prepared = 0;
+  int runs = 0;
+  const Contestant contestants[] = {
+      {.run = [&] { ++runs; }, .work = 1, .team = &team, .prepare = [&] { ++prepared, Sleep(3); }}};
+  const Contest contest =
+      TimeInTurn(contestants, {.slice_s = 0, .rounds = 5, .max_rounds = 5, .waits = true});
+  EXPECT_GE(contest.rounds, 5);
+  EXPECT_EQ(prepared, contest.rounds + 1);
+  EXPECT_EQ(runs, contest.rounds + 1);
+  EXPECT_GT(contest.rates[0], 1000);
 }
 
 TEST(TimeInTurn, RatesAreWorkOverTime) {
@@ -43,7 +62,8 @@ TEST(TimeInTurn, RatesAreWorkOverTime) {
       {.run = [] { Sleep(10); }, .work = 1000, .team = &team},
       {.run = [] { Sleep(10); }, .work = 1, .team = &team},
   };
-  const Contest contest = TimeInTurn(contestants, {.slice_s = 0.01, .rounds = 5, .max_rounds = 5});
+  const Contest contest =
+      TimeInTurn(contestants, {.slice_s = 0.01, .rounds = 5, .max_rounds = 5, .waits = true});
   EXPECT_GT(contest.Ratio(0, 1), 100);
   EXPECT_LT(contest.Ratio(0, 1), 10000);
 }
