@@ -5,71 +5,131 @@
 #include <limits>
 
 #include "kernels/attention_ref.h"
+#include "kernels/quantize.h"
 #include "kernels/testing_targets.h"
 #include "kernels/testing_values.h"
 
 namespace millrace::kernels {
 namespace {
 
-// `rows` points into `kv`; a copy goes on pointing into the original.
+// A query with its rows, in the forms that caches hold.
 struct Problem {
   int64_t n_heads = 0;
   int64_t head_dim = 0;
+  int64_t n_window = 0;
+  int64_t n_selected = 0;
   float scale = 0.125f;
-  AttentionRows rows;
+  size_t skew = 0;  // elements of padding before every array, which move it off the vector boundaries
   std::vector<float> q;
-  std::vector<float> kv;
   std::vector<float> sinks;
+  std::vector<uint8_t> window_codes;
+  std::vector<uint8_t> window_scales;
+  std::vector<uint8_t> latent_codes;
+  std::vector<uint8_t> latent_scales;
+
+  int64_t n() const { return n_window + n_selected; }
 };
 
-// `skew` floats of padding move every array off the vector boundaries.
 Problem RandomProblem(Random& random, int64_t n_heads, int64_t head_dim, int64_t n_window, int64_t n_selected,
                       size_t skew = 0) {
-  Problem p;
-  p.n_heads = n_heads;
-  p.head_dim = head_dim;
+  Problem p{.n_heads = n_heads,
+            .head_dim = head_dim,
+            .n_window = n_window,
+            .n_selected = n_selected,
+            .skew = skew,
+            .q = {},
+            .sinks = {},
+            .window_codes = {},
+            .window_scales = {},
+            .latent_codes = {},
+            .latent_scales = {}};
   std::normal_distribution<float> normal;
   const auto fill = [&](std::vector<float>& v, int64_t n) {
     v.resize(static_cast<size_t>(n) + skew);
     for (float& x : v) x = normal(random);
   };
   fill(p.q, n_heads * head_dim);
-  fill(p.kv, (n_window + n_selected) * head_dim);
   fill(p.sinks, n_heads);
-  p.rows = {.window = p.kv.data() + skew,
-            .n_window = n_window,
-            .selected = p.kv.data() + skew + n_window * head_dim,
-            .n_selected = n_selected};
-  if (n_window == 0) p.rows.window = nullptr;
-  if (n_selected == 0) p.rows.selected = nullptr;
+  const auto quantised = [&](int64_t n, auto quantize, std::vector<uint8_t>& codes, int64_t per_byte,
+                             std::vector<uint8_t>& scales, int64_t block) {
+    std::vector<float> x;
+    fill(x, n * head_dim);
+    codes.resize(static_cast<size_t>(n * head_dim / per_byte) + skew);
+    scales.resize(static_cast<size_t>(n * head_dim / block) + skew);
+    quantize(x.data() + skew, n * head_dim, codes.data() + skew, scales.data() + skew);
+  };
+  quantised(n_window, QuantizeQ8, p.window_codes, 1, p.window_scales, 32);
+  quantised(n_selected, QuantizeQ4b, p.latent_codes, 2, p.latent_scales, 16);
   return p;
 }
 
-std::vector<float> Attend(const Problem& p, size_t skew = 0) {
-  std::vector<float> out(static_cast<size_t>(p.n_heads * p.head_dim) + skew);
-  std::vector<float> scratch(AttentionScratchFloats(p.rows.n_window + p.rows.n_selected) + skew);
-  SparseAttention(p.q.data() + skew, p.n_heads, p.head_dim, p.rows, p.sinks.data() + skew, p.scale,
-                  out.data() + skew, std::span(scratch).subspan(skew));
-  return {out.begin() + static_cast<std::ptrdiff_t>(skew), out.end()};
+// The query of a problem with the arrays that it fills.
+class Attended {
+ public:
+  explicit Attended(const Problem& p)
+      : weights_(static_cast<size_t>(p.n_heads * AttentionStride(p.n())) + p.skew),
+        denominators_(static_cast<size_t>(p.n_heads) + p.skew),
+        out_(static_cast<size_t>(p.n_heads * p.head_dim) + p.skew),
+        tile_(AttentionTileFloats(p.n_heads, p.head_dim) + p.skew),
+        skew_(p.skew) {
+    for (int64_t a = 0; a < p.n_selected; ++a) {
+      latents_.push_back({.codes = p.latent_codes.data() + skew_ + a * (p.head_dim / 2),
+                          .scales = p.latent_scales.data() + skew_ + a * (p.head_dim / 16)});
+    }
+    query = {.n_heads = p.n_heads,
+             .head_dim = p.head_dim,
+             .rows = {.window_codes = p.window_codes.data() + skew_,
+                      .window_scales = p.window_scales.data() + skew_,
+                      .n_window = p.n_window,
+                      .selected = latents_.data(),
+                      .n_selected = p.n_selected},
+             .q = p.q.data() + skew_,
+             .sinks = p.sinks.data() + skew_,
+             .scale = p.scale,
+             .weights = weights_.data() + skew_,
+             .denominators = denominators_.data() + skew_,
+             .out = out_.data() + skew_};
+  }
+  Attended(const Attended&) = delete;
+  Attended& operator=(const Attended&) = delete;
+
+  std::span<float> tile() { return std::span(tile_).subspan(skew_); }
+  std::span<const float> out() const { return std::span(out_).subspan(skew_); }
+
+  AttentionQuery query;
+
+ private:
+  std::vector<LatentRow> latents_;
+  std::vector<float> weights_;
+  std::vector<float> denominators_;
+  std::vector<float> out_;
+  std::vector<float> tile_;
+  size_t skew_;
+};
+
+std::vector<float> Attend(const Problem& p) {
+  Attended attended(p);
+  SparseAttention(attended.query, attended.tile());
+  return {attended.out().begin(), attended.out().end()};
 }
 
-std::vector<float> Reference(const Problem& p, size_t skew = 0) {
+std::vector<float> Reference(const Problem& p) {
+  const Attended attended(p);
   std::vector<float> out;
   for (int64_t h = 0; h < p.n_heads; ++h) {
-    const std::vector<float> head = ref::AttentionHead(p.q.data() + skew + h * p.head_dim, p.head_dim, p.rows,
-                                                       p.sinks[skew + static_cast<size_t>(h)], p.scale);
+    const std::vector<float> head = ref::AttentionHead(attended.query, h);
     out.insert(out.end(), head.begin(), head.end());
   }
   return out;
 }
 
-void ExpectReferenceOnEveryTarget(const Problem& p, size_t skew = 0) {
-  const std::vector<float> expected = Reference(p, skew);
+void ExpectReferenceOnEveryTarget(const Problem& p) {
+  const std::vector<float> expected = Reference(p);
   ForEachTarget([&] {
-    ExpectSameBits(Attend(p, skew), expected);
+    ExpectSameBits(Attend(p), expected);
     if (testing::Test::HasFailure()) {
-      ADD_FAILURE() << p.n_heads << " heads of " << p.head_dim << ", " << p.rows.n_window << " + "
-                    << p.rows.n_selected << " rows";
+      ADD_FAILURE() << p.n_heads << " heads of " << p.head_dim << ", " << p.n_window << " + " << p.n_selected
+                    << " rows";
     }
   });
 }
@@ -98,7 +158,7 @@ TEST(SparseAttention, EqualsTheReferenceForEveryNumberOfRows) {
   Random random(1);
   for (int64_t n = 0; n <= 40; ++n) {
     for (const int64_t n_window : {int64_t{0}, n / 3, n})
-      ExpectReferenceOnEveryTarget(RandomProblem(random, 5, 48, n_window, n - n_window));
+      ExpectReferenceOnEveryTarget(RandomProblem(random, 5, 64, n_window, n - n_window));
     if (HasFatalFailure() || HasNonfatalFailure()) return;
   }
 }
@@ -106,7 +166,7 @@ TEST(SparseAttention, EqualsTheReferenceForEveryNumberOfRows) {
 TEST(SparseAttention, EqualsTheReferenceForEveryShape) {
   Random random(2);
   for (const int64_t n_heads : {1, 2, 3, 4, 6, 7, 8, 13}) {
-    for (const int64_t head_dim : {16, 32, 64, 80, 112, 144, 512})
+    for (const int64_t head_dim : {32, 64, 96, 128, 160, 224, 288, 512})
       ExpectReferenceOnEveryTarget(RandomProblem(random, n_heads, head_dim, 7, 12));
     if (HasFailure()) return;
   }
@@ -115,7 +175,7 @@ TEST(SparseAttention, EqualsTheReferenceForEveryShape) {
 TEST(SparseAttention, StartsNeedNoMoreThanElementAlignment) {
   Random random(3);
   for (size_t skew = 1; skew < 16; skew += 2)
-    ExpectReferenceOnEveryTarget(RandomProblem(random, 6, 80, 9, 21, skew), skew);
+    ExpectReferenceOnEveryTarget(RandomProblem(random, 6, 96, 9, 41, skew));
 }
 
 TEST(SparseAttention, HeadAloneEqualsHeadInAnyGroup) {
@@ -137,16 +197,58 @@ TEST(SparseAttention, HeadAloneEqualsHeadInAnyGroup) {
   });
 }
 
+TEST(SparseAttention, StepsCutAnywhereGiveTheSameBits) {
+  Random random(5);
+  const Problem p = RandomProblem(random, 7, 160, 21, 50);
+  const std::vector<float> expected = Reference(p);
+  ForEachTarget([&] {
+    for (const int64_t rows : {1, 3, 8, 20, 64}) {
+      for (const auto& [channels, heads] : {std::pair(32, 1), {96, 2}, {128, 7}, {160, 3}}) {
+        Attended attended(p);
+        const AttentionQuery& query = attended.query;
+        for (int64_t a = 0; a < p.n(); a += rows)
+          AttentionLogits(query, a, std::min(p.n(), a + rows), attended.tile());
+        for (int64_t h = 0; h < p.n_heads; h += heads)
+          AttentionWeights(query, h, std::min(p.n_heads, h + heads));
+        for (int64_t d = 0; d < p.head_dim; d += channels) {
+          for (int64_t h = 0; h < p.n_heads; h += heads) {
+            AttentionOutputs(query, d, std::min(p.head_dim, d + channels), h, std::min(p.n_heads, h + heads),
+                             attended.tile());
+          }
+        }
+        ASSERT_NO_FATAL_FAILURE(ExpectSameBits(attended.out(), expected))
+            << rows << " rows, " << channels << " channels, " << heads << " heads";
+      }
+    }
+  });
+}
+
 TEST(SparseAttention, WritesOverItsOwnQueries) {
   Random random(5);
-  const Problem p = RandomProblem(random, 7, 64, 10, 5);
+  const Problem p = RandomProblem(random, 7, 64, 10, 55);
   const std::vector<float> expected = Reference(p);
   ForEachTarget([&] {
     std::vector<float> q = p.q;
-    std::vector<float> scratch(AttentionScratchFloats(15));
-    SparseAttention(q.data(), 7, 64, p.rows, p.sinks.data(), p.scale, q.data(), scratch);
+    Attended attended(p);
+    attended.query.q = q.data();
+    attended.query.out = q.data();
+    SparseAttention(attended.query, attended.tile());
     ASSERT_NO_FATAL_FAILURE(ExpectSameBits(q, expected));
   });
+}
+
+// Every code of both forms, subnormals, signed zeros and large scales among them.
+TEST(SparseAttention, DecodesEveryCode) {
+  Random random(10);
+  Problem p = RandomProblem(random, 3, 256, 3, 3);
+  for (size_t i = 0; i < p.window_codes.size(); ++i) {
+    const auto code = static_cast<uint8_t>(i);
+    p.window_codes[i] = (code & 0x7F) == 0x7F ? 0 : code;
+  }
+  for (size_t i = 0; i < p.latent_codes.size(); ++i) p.latent_codes[i] = static_cast<uint8_t>(i);
+  for (size_t i = 0; i < p.window_scales.size(); ++i) p.window_scales[i] = static_cast<uint8_t>(100 + 2 * i);
+  for (size_t i = 0; i < p.latent_scales.size(); ++i) p.latent_scales[i] = static_cast<uint8_t>(i * 7 % 127);
+  ExpectReferenceOnEveryTarget(p);
 }
 
 TEST(SparseAttention, WithoutRowsOnlyTheSinkIsThere) {
@@ -158,8 +260,9 @@ TEST(SparseAttention, WithoutRowsOnlyTheSinkIsThere) {
 TEST(SparseAttention, StaysExactUnderExtremeLogits) {
   Random random(7);
   Problem p = RandomProblem(random, 4, 32, 10, 30);
-  for (size_t i = 0; i < p.kv.size(); i += 3) p.kv[i] *= 40;
-  for (size_t i = 1; i < p.kv.size(); i += 11) p.kv[i] = i % 2 == 0 ? -0.0f : 0x1p-140f;
+  for (size_t i = 0; i < p.q.size(); i += 3) p.q[i] *= 40;
+  for (size_t i = 1; i < p.q.size(); i += 11) p.q[i] = i % 2 == 0 ? -0.0f : 0x1p-140f;
+  for (uint8_t& scale : p.window_scales) scale = static_cast<uint8_t>(scale + 5);
   p.sinks = {-1e30f, 500, 0, -80};
   ExpectReferenceOnEveryTarget(p);
   for (const float value : Attend(p)) ASSERT_TRUE(std::isfinite(value));
@@ -167,10 +270,18 @@ TEST(SparseAttention, StaysExactUnderExtremeLogits) {
 
 TEST(SparseAttention, NanRowSpoilsEveryHeadAndNothingCrashes) {
   Random random(8);
-  Problem p = RandomProblem(random, 4, 32, 5, 6);
-  p.kv[3 * 32 + 7] = std::numeric_limits<float>::quiet_NaN();
+  const Problem clean = RandomProblem(random, 4, 32, 5, 6);
+  Problem window = clean;
+  window.window_codes[3 * 32 + 7] = 0xFF;
+  Problem latent = clean;
+  latent.latent_scales[3] = 0x7F;
   ForEachTarget([&] {
-    for (const float value : Attend(p)) ASSERT_TRUE(std::isnan(value));
+    for (const Problem* p : {&window, &latent}) {
+      for (size_t d = 0; const float value : Attend(*p)) {
+        // A NaN logit spoils all weights.
+        ASSERT_TRUE(std::isnan(value)) << d++;
+      }
+    }
   });
 }
 
@@ -179,13 +290,16 @@ TEST(SparseAttention, MatchesTheSoftmaxInDouble) {
   Random random(9);
   const Problem p = RandomProblem(random, 8, 512, 128, 512);
   const std::vector<float> out = Attend(p);
+  const Attended attended(p);
+  std::vector<std::vector<float>> rows;
+  for (int64_t a = 0; a < p.n(); ++a) rows.push_back(ref::AttentionRow(attended.query.rows, 512, a));
   for (int64_t h = 0; h < p.n_heads; ++h) {
     const float* q = p.q.data() + h * 512;
     std::vector<double> logits;
     double mx = p.sinks[static_cast<size_t>(h)];
-    for (int64_t a = 0; a < 640; ++a) {
+    for (const std::vector<float>& row : rows) {
       double dot = 0;
-      for (size_t d = 0; d < 512; ++d) dot += double{q[d]} * ref::AttentionRow(p.rows, 512, a)[d];
+      for (size_t d = 0; d < 512; ++d) dot += double{q[d]} * row[d];
       logits.push_back(dot * p.scale);
       mx = std::max(mx, logits.back());
     }
@@ -193,8 +307,7 @@ TEST(SparseAttention, MatchesTheSoftmaxInDouble) {
     for (const double l : logits) denominator += std::exp(l - mx);
     for (size_t d = 0; d < 512; ++d) {
       double sum = 0;
-      for (int64_t a = 0; a < 640; ++a)
-        sum += std::exp(logits[static_cast<size_t>(a)] - mx) * ref::AttentionRow(p.rows, 512, a)[d];
+      for (size_t a = 0; a < rows.size(); ++a) sum += std::exp(logits[a] - mx) * rows[a][d];
       ASSERT_NEAR(out[static_cast<size_t>(h) * 512 + d], sum / denominator, 5e-6);
     }
   }

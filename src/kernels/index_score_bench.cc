@@ -52,11 +52,8 @@ void BM_IndexScores(benchmark::State& state, int64_t target, size_t n_queries, i
   for (float& w : weights) w = std::normal_distribution<float>()(random);
   const Fp4Vectors q(random, kHeads);
   const size_t query_bytes = IndexQuery::BytesFor(kHeads, kDim);
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::vector<Line> memory((n_queries * query_bytes + IndexScoreScratchBytes(kDim)) / sizeof(Line) + 2);
-  const std::span<std::byte> bytes(memory.front().bytes, memory.size() * sizeof(Line));
+  AlignedVector<std::byte> memory(n_queries * query_bytes + IndexScoreScratchBytes(kDim));
+  const std::span<std::byte> bytes(memory);
   std::vector<IndexQuery> queries;
   for (size_t i = 0; i < n_queries; ++i) {
     queries.emplace_back(bytes.subspan(i * query_bytes, query_bytes), kHeads, kDim);

@@ -29,8 +29,10 @@ class AttentionSite {
   void ProjectQueries();
   void QuantiseIndexQuery(int64_t t, WorkerScratch& worker);
   void Attend();
-  void DecodeSelected(int64_t t, int64_t begin, int64_t end, float* rows) const;
-  void AttendHeads(int64_t t, int64_t head, int64_t n, const float* selected_rows, WorkerScratch& worker);
+  kernels::AttentionQuery QueryOf(int64_t t, int64_t slot) const;
+  void FindSelected(int64_t t, int64_t slot, int64_t begin, int64_t end) const;
+  void AttendTogether();
+  void UnrotateHeads(int64_t t, int64_t begin, int64_t end) const;
   void ProjectOutput();
   void KeepWindow();
 
@@ -64,18 +66,20 @@ void AttentionSite::ProjectInput() {
 // The rows a query may attend to in its window: those the sequences bring along, then the batch's own. Norms
 // the queries' low-rank rows in passing.
 void AttentionSite::FillWindow() {
-  for (const BatchLayout::Item& item : ctx_.batch.items()) {
-    const int64_t first = ctx_.batch.FirstEarlierEntry(item);
-    ctx_.pool.ParallelFor(static_cast<size_t>(item.start - first), [&](size_t i, int) {
-      const int64_t position = first + static_cast<int64_t>(i);
-      kernels::DequantizeQ8(item.state->window_codes(layer_, position),
-                            item.state->window_scales(layer_, position), dim_,
-                            ctx_.scratch.window_rows.data() + ctx_.batch.WindowRow(item, position) * dim_);
-    });
-  }
+  const std::span<const BatchLayout::Item> items = ctx_.batch.items();
+  const std::span<uint8_t> all_codes = ctx_.scratch.window_codes;
+  const std::span<uint8_t> all_scales = ctx_.scratch.window_scales;
   const int64_t pairs = ctx_.main_rope.pairs();
   const int64_t rank = ctx_.config().q_lora_rank;
-  ctx_.ForEachToken([&](int64_t t, WorkerScratch&) {
+  const auto bring = [&](const BatchLayout::Item& item) {
+    for (int64_t position = ctx_.batch.FirstEarlierEntry(item); position < item.start; ++position) {
+      const int64_t row = ctx_.batch.WindowRow(item, position);
+      std::copy_n(item.state->window_codes(layer_, position), dim_, all_codes.data() + row * dim_);
+      std::copy_n(item.state->window_scales(layer_, position), dim_ / 32,
+                  all_scales.data() + row * (dim_ / 32));
+    }
+  };
+  const auto make = [&](int64_t t) {
     if (t < ctx_.batch.n_kept()) {
       float* c = ctx_.scratch.q_lora.data() + t * rank;
       kernels::RmsNorm(c, weights_.q_norm.data(), rank, eps_, c);
@@ -83,11 +87,17 @@ void AttentionSite::FillWindow() {
     float* kv = ctx_.scratch.kv.data() + t * dim_;
     kernels::RmsNorm(kv, weights_.kv_norm.data(), dim_, eps_, kv);
     kernels::Rotate(kv + dim_ - 2 * pairs, ctx_.Cos(role_, t), ctx_.Sin(role_, t), pairs);
-    uint8_t* codes = ctx_.scratch.kv_codes.data() + t * dim_;
-    uint8_t* scales = ctx_.scratch.kv_scales.data() + t * (dim_ / 32);
+    uint8_t* codes = all_codes.data() + ctx_.batch.WindowRow(t) * dim_;
+    uint8_t* scales = all_scales.data() + ctx_.batch.WindowRow(t) * (dim_ / 32);
     kernels::QuantizeQ8(kv, dim_, codes, scales);
-    kernels::DequantizeQ8(codes, scales, dim_, kv);
-    std::copy_n(kv, dim_, ctx_.scratch.window_rows.data() + ctx_.batch.WindowRow(t) * dim_);
+    if (ctx_.trace != nullptr) kernels::DequantizeQ8(codes, scales, dim_, kv);
+  };
+  ctx_.pool.ParallelFor(items.size() + static_cast<size_t>(ctx_.batch.n_tokens()), [&](size_t task, int) {
+    if (task < items.size()) {
+      bring(items[task]);
+    } else {
+      make(static_cast<int64_t>(task - items.size()));
+    }
   });
   ctx_.Trace(layer_, "window_kv", ctx_.scratch.kv, {ctx_.batch.n_tokens(), dim_});
 }
@@ -135,65 +145,105 @@ void AttentionSite::ProjectQueries() {
   }
 }
 
-void AttentionSite::DecodeSelected(int64_t t, int64_t begin, int64_t end, float* rows) const {
+// The attention of token t, which keeps what it needs in `slot` of the scratch.
+kernels::AttentionQuery AttentionSite::QueryOf(int64_t t, int64_t slot) const {
+  const formats::ModelConfig& config = ctx_.config();
+  const ForwardScratch& s = ctx_.scratch;
+  const int64_t n_window =
+      std::min(ctx_.batch.tokens()[static_cast<size_t>(t)].position + 1, config.sliding_window);
+  const int64_t first_row = ctx_.batch.WindowRow(t) - n_window + 1;
+  const int64_t stride = kernels::AttentionStride(config.sliding_window + config.index_topk);
+  return {.n_heads = n_heads_,
+          .head_dim = dim_,
+          .rows = {.window_codes = s.window_codes.data() + first_row * dim_,
+                   .window_scales = s.window_scales.data() + first_row * (dim_ / 32),
+                   .n_window = n_window,
+                   .selected = s.selected_rows.data() + slot * config.index_topk,
+                   .n_selected = role_.ratio > 0 ? s.n_selected[static_cast<size_t>(t)] : 0},
+          .q = HeadsOf(t),
+          .sinks = weights_.attn_sink.data(),
+          .scale = 1.0f / std::sqrt(static_cast<float>(dim_)),
+          .weights = s.attention_weights.data() + slot * n_heads_ * stride,
+          .denominators = s.attention_denominators.data() + slot * n_heads_,
+          .out = HeadsOf(t)};
+}
+
+// Looks up where the selected entries begin .. end - 1 of token t are.
+void AttentionSite::FindSelected(int64_t t, int64_t slot, int64_t begin, int64_t end) const {
   const SequenceState& state = *ctx_.batch.ItemOf(ctx_.batch.tokens()[static_cast<size_t>(t)]).state;
-  const int32_t* selected = ctx_.scratch.selected.data() + t * ctx_.config().index_topk;
+  const int64_t topk = ctx_.config().index_topk;
+  const int32_t* selected = ctx_.scratch.selected.data() + t * topk;
+  kernels::LatentRow* rows = ctx_.scratch.selected_rows.data() + slot * topk;
   for (int64_t i = begin; i < end; ++i) {
     const EntryRef entry = state.Entry(ctx_.pages, *role_.kv_source, selected[i]);
-    kernels::DequantizeQ4b(entry.latent_codes, entry.latent_scales, dim_, rows + i * dim_);
+    rows[i] = {.codes = entry.latent_codes, .scales = entry.latent_scales};
   }
 }
 
-void AttentionSite::AttendHeads(int64_t t, int64_t head, int64_t n, const float* selected_rows,
-                                WorkerScratch& worker) {
-  const BatchLayout::Token& token = ctx_.batch.tokens()[static_cast<size_t>(t)];
-  kernels::AttentionRows rows;
-  rows.n_window = std::min(token.position + 1, ctx_.config().sliding_window);
-  rows.window = ctx_.scratch.window_rows.data() + (ctx_.batch.WindowRow(t) - rows.n_window + 1) * dim_;
-  if (role_.ratio > 0) {
-    rows.selected = selected_rows;
-    rows.n_selected = ctx_.scratch.n_selected[static_cast<size_t>(t)];
-  }
-  float* q = HeadsOf(t) + head * dim_;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(dim_));
-  kernels::SparseAttention(q, n, dim_, rows, weights_.attn_sink.data() + head, scale, q, worker.attention);
+void AttentionSite::UnrotateHeads(int64_t t, int64_t begin, int64_t end) const {
   const int64_t pairs = ctx_.main_rope.pairs();
-  for (int64_t h = 1; h <= n; ++h) {
-    kernels::RotateBack(q + h * dim_ - 2 * pairs, ctx_.Cos(role_, t), ctx_.Sin(role_, t), pairs);
-  }
+  for (int64_t h = begin + 1; h <= end; ++h)
+    kernels::RotateBack(HeadsOf(t) + h * dim_ - 2 * pairs, ctx_.Cos(role_, t), ctx_.Sin(role_, t), pairs);
 }
 
-// Groups of tokens: first their selected rows are decoded, then all heads read them. Both loops have more
-// tasks than threads also for a single token.
 void AttentionSite::Attend() {
-  constexpr int64_t kRowsATask = 64;
-  constexpr int64_t kHeadsATask = 16;
+  // Slots are for tokens at work: a thread has one for all of its tokens, or each token one for all threads.
+  if (ctx_.batch.n_tokens() <= static_cast<int64_t>(ctx_.scratch.attention_slots)) return AttendTogether();
+  ctx_.pool.ParallelFor(static_cast<size_t>(ctx_.batch.n_tokens()), [&](size_t token, int worker) {
+    const auto t = static_cast<int64_t>(token);
+    const kernels::AttentionQuery query = QueryOf(t, worker);
+    FindSelected(t, worker, 0, query.rows.n_selected);
+    kernels::SparseAttention(query, ctx_.scratch.workers[static_cast<size_t>(worker)].attention);
+    UnrotateHeads(t, 0, n_heads_);
+  });
+}
+
+// Few tokens: all threads work on each. First on its rows, then on its heads, then on channels of its
+// outputs, so that every thread decodes other rows or other parts of rows.
+void AttentionSite::AttendTogether() {
   const int64_t n_tokens = ctx_.batch.n_tokens();
-  const int64_t group = ctx_.scratch.attention_group;
-  const int64_t topk = ctx_.config().index_topk;
-  const int64_t row_tasks = (topk + kRowsATask - 1) / kRowsATask;
-  const int64_t head_tasks = (n_heads_ + kHeadsATask - 1) / kHeadsATask;
-  for (int64_t t0 = 0; t0 < n_tokens; t0 += group) {
-    const int64_t n = std::min(group, n_tokens - t0);
-    const auto rows_of = [&](int64_t t) {
-      return ctx_.scratch.selected_rows.data() + (t - t0) * topk * dim_;
-    };
-    if (role_.ratio > 0) {
-      ctx_.pool.ParallelFor(static_cast<size_t>(n * row_tasks), [&](size_t task, int) {
-        const int64_t t = t0 + static_cast<int64_t>(task) / row_tasks;
-        const int64_t begin = static_cast<int64_t>(task) % row_tasks * kRowsATask;
-        const int64_t end =
-            std::min<int64_t>(begin + kRowsATask, ctx_.scratch.n_selected[static_cast<size_t>(t)]);
-        DecodeSelected(t, begin, end, rows_of(t));
-      });
-    }
-    ctx_.pool.ParallelFor(static_cast<size_t>(n * head_tasks), [&](size_t task, int worker) {
-      const int64_t t = t0 + static_cast<int64_t>(task) / head_tasks;
-      const int64_t head = static_cast<int64_t>(task) % head_tasks * kHeadsATask;
-      AttendHeads(t, head, std::min(kHeadsATask, n_heads_ - head), rows_of(t),
-                  ctx_.scratch.workers[static_cast<size_t>(worker)]);
+  const int64_t n_threads = ctx_.pool.size();
+  const auto tile_of = [&](int worker) {
+    return ctx_.scratch.workers[static_cast<size_t>(worker)].attention;
+  };
+  // Runs fn(t, part, worker) for every part of every token.
+  const auto share = [&](int64_t parts, const auto& fn) {
+    ctx_.pool.ParallelFor(static_cast<size_t>(n_tokens * parts), [&](size_t task, int worker) {
+      fn(static_cast<int64_t>(task) / parts, static_cast<int64_t>(task) % parts, worker);
     });
-  }
+  };
+  const auto parts_of = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
+
+  const int64_t max_rows = ctx_.config().sliding_window + (role_.ratio > 0 ? ctx_.config().index_topk : 0);
+  const int64_t rows_a_part = n_threads > 8 ? 2 * kernels::kLogitRows : 8 * kernels::kLogitRows;
+  share(parts_of(max_rows, rows_a_part), [&](int64_t t, int64_t part, int worker) {
+    const kernels::AttentionQuery query = QueryOf(t, t);
+    const int64_t begin = part * rows_a_part;
+    const int64_t end = std::min(begin + rows_a_part, query.rows.n());
+    if (begin >= end) return;
+    FindSelected(t, t, std::max<int64_t>(0, begin - query.rows.n_window), end - query.rows.n_window);
+    kernels::AttentionLogits(query, begin, end, tile_of(worker));
+  });
+
+  constexpr int64_t kHeadsAPart = 8;
+  share(parts_of(n_heads_, kHeadsAPart), [&](int64_t t, int64_t part, int) {
+    const int64_t begin = part * kHeadsAPart;
+    kernels::AttentionWeights(QueryOf(t, t), begin, std::min(begin + kHeadsAPart, n_heads_));
+  });
+
+  // The last slice of channels is the one with the rotated ones.
+  const int64_t n_rotated = 2 * ctx_.main_rope.pairs();
+  const int64_t slices = (dim_ - n_rotated) / kernels::kOutputChannels + 1;
+  const int64_t heads_a_part = n_threads > slices ? kHeadsAPart : n_heads_;
+  share(slices * parts_of(n_heads_, heads_a_part), [&](int64_t t, int64_t part, int worker) {
+    const int64_t slice = part % slices;
+    const int64_t head = part / slices * heads_a_part;
+    const int64_t head_end = std::min(head + heads_a_part, n_heads_);
+    const int64_t begin = slice * kernels::kOutputChannels;
+    const int64_t end = slice == slices - 1 ? dim_ : begin + kernels::kOutputChannels;
+    kernels::AttentionOutputs(QueryOf(t, t), begin, end, head, head_end, tile_of(worker));
+    if (slice == slices - 1) UnrotateHeads(t, head, head_end);
+  });
 }
 
 void AttentionSite::ProjectOutput() {
@@ -219,9 +269,10 @@ void AttentionSite::KeepWindow() {
   for (const BatchLayout::Item& item : ctx_.batch.items()) {
     for (int64_t i = std::max<int64_t>(0, item.n_tokens - window); i < item.n_tokens; ++i) {
       const int64_t t = item.first_token + i;
-      std::copy_n(ctx_.scratch.kv_codes.data() + t * dim_, dim_,
+      const int64_t row = ctx_.batch.WindowRow(t);
+      std::copy_n(ctx_.scratch.window_codes.data() + row * dim_, dim_,
                   item.state->window_codes(layer_, item.start + i));
-      std::copy_n(ctx_.scratch.kv_scales.data() + t * (dim_ / 32), dim_ / 32,
+      std::copy_n(ctx_.scratch.window_scales.data() + row * (dim_ / 32), dim_ / 32,
                   item.state->window_scales(layer_, item.start + i));
     }
   }

@@ -24,7 +24,7 @@ class BatchLayout {
     int64_t start = 0;         // position of the first token
     int64_t results_from = 0;  // first position whose results matter, at least the first of the call
     int64_t n_left_out = 0;    // how many of its first tokens the running layer leaves out
-    int64_t window_first = 0;  // row in window_rows of position window_start
+    int64_t window_first = 0;  // row in window_codes of position window_start
     int64_t window_start = 0;  // the oldest position in reach of the call's first token
   };
   struct Token {
@@ -50,12 +50,12 @@ class BatchLayout {
   int64_t n_tokens() const { return static_cast<int64_t>(tokens_.size()); }
   const Item& ItemOf(const Token& token) const { return items_[static_cast<size_t>(token.item)]; }
 
-  // Row in window_rows of the item's position `position`, from window_start on. Does not change while tokens
+  // Row in window_codes of the item's position `position`, from window_start on. Does not change while tokens
   // are left out.
   int64_t WindowRow(const Item& item, int64_t position) const {
     return item.window_first + position - item.window_start;
   }
-  // Row in window_rows of batch token `t`.
+  // Row in window_codes of batch token `t`.
   int64_t WindowRow(int64_t t) const {
     const Token& token = tokens_[static_cast<size_t>(t)];
     return WindowRow(ItemOf(token), token.position);

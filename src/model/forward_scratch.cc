@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/attention.h"
 #include "kernels/matmul.h"
 #include "model/sequence_state.h"
 
@@ -52,9 +51,9 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   q_lora = floats(tokens * c.q_lora_rank);
   heads = floats(tokens * c.num_attention_heads * dim);
   kv = floats(tokens * dim);
-  kv_codes = arena.Take<uint8_t>(tokens * dim);
-  kv_scales = arena.Take<uint8_t>(tokens * dim / 32);
-  window_rows = floats((options.max_batch_items * (c.sliding_window - 1) + tokens) * dim);
+  const int64_t window_rows = options.max_batch_items * (c.sliding_window - 1) + tokens;
+  window_codes = arena.Take<uint8_t>(window_rows * dim);
+  window_scales = arena.Take<uint8_t>(window_rows * dim / 32);
   compress_kv = floats(tokens * dim);
   compress_gate = floats(tokens * dim);
   latents = floats(tokens * dim);
@@ -67,8 +66,11 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   n_selected = arena.Take<int32_t>(tokens);
   candidates = arena.Take<int32_t>(tokens * c.candidate_topk_blocks);
   n_candidates = arena.Take<int32_t>(tokens);
-  attention_group = std::min<int64_t>(tokens, std::max(4, n_threads));
-  selected_rows = floats(attention_group * c.index_topk * dim);
+  attention_slots = 2 * int64_t{n_threads};
+  selected_rows = arena.Take<kernels::LatentRow>(attention_slots * c.index_topk);
+  attention_weights = floats(attention_slots * c.num_attention_heads *
+                             kernels::AttentionStride(c.sliding_window + c.index_topk));
+  attention_denominators = floats(attention_slots * c.num_attention_heads);
   o_lora = floats(tokens * c.o_groups * c.o_lora_rank);
 
   const int64_t slots = tokens * c.num_experts_per_tok;
@@ -110,8 +112,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
     WorkerScratch worker{
         .matmul = floats(static_cast<int64_t>(
             std::max(kernels::MatMulScratchFloats(MaxColumns(c)), kernels::kMatMulInt8ScratchFloats))),
-        .attention =
-            floats(static_cast<int64_t>(kernels::AttentionScratchFloats(c.sliding_window + c.index_topk))),
+        .attention = floats(static_cast<int64_t>(kernels::AttentionTileFloats(c.num_attention_heads, dim))),
         .row = floats(std::max({hidden, dim, c.index_n_heads * c.index_head_dim / 4})),
         .index_tile =
             arena.Take<std::byte>(static_cast<int64_t>(kernels::IndexScoreScratchBytes(c.index_head_dim))),

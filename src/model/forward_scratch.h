@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/attention.h"
 #include "kernels/index_score.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_int8.h"
@@ -99,26 +100,27 @@ struct ForwardScratch {
   std::span<float> main_cos, main_sin, compress_cos, compress_sin;  // [T, R / 2]
 
   // attention
-  std::span<float> q_lora;             // [T, q_lora_rank]
-  std::span<float> heads;              // [T, N, D] queries, then outputs
-  std::span<float> kv;                 // [T, D] window projection
-  std::span<uint8_t> kv_codes;         // [T, D]
-  std::span<uint8_t> kv_scales;        // [T, D / 32]
-  std::span<float> window_rows;        // [items * (window - 1) + T, D]
-  std::span<float> compress_kv;        // [T, D]
-  std::span<float> compress_gate;      // [T, D]
-  std::span<float> latents;            // [T, D]
-  std::span<float> index_k;            // [T, index_head_dim]
-  std::span<float> index_q;            // [T, index_n_heads, index_head_dim]
-  std::span<float> index_weights;      // [T, index_n_heads]
-  std::span<std::byte> index_queries;  // [T] kernels::IndexQuery, each of IndexQuery::BytesFor
-  std::span<int32_t> selected;         // [T, index_topk] ascending
-  std::span<int32_t> n_selected;       // [T]
-  std::span<int32_t> candidates;       // [T, candidate_topk_blocks] ascending
-  std::span<int32_t> n_candidates;     // [T]
-  std::span<float> selected_rows;      // [attention_group, index_topk, D]
-  std::span<float> o_lora;             // [T, o_groups * o_lora_rank]
-  int64_t attention_group = 0;         // tokens whose selected rows are decoded at a time
+  std::span<float> q_lora;                      // [T, q_lora_rank]
+  std::span<float> heads;                       // [T, N, D] queries, then outputs
+  std::span<float> kv;                          // [T, D] window projection
+  std::span<uint8_t> window_codes;              // [items * (window - 1) + T, D]
+  std::span<uint8_t> window_scales;             // [items * (window - 1) + T, D / 32]
+  std::span<float> compress_kv;                 // [T, D]
+  std::span<float> compress_gate;               // [T, D]
+  std::span<float> latents;                     // [T, D]
+  std::span<float> index_k;                     // [T, index_head_dim]
+  std::span<float> index_q;                     // [T, index_n_heads, index_head_dim]
+  std::span<float> index_weights;               // [T, index_n_heads]
+  std::span<std::byte> index_queries;           // [T] kernels::IndexQuery, each of IndexQuery::BytesFor
+  std::span<int32_t> selected;                  // [T, index_topk] ascending
+  std::span<int32_t> n_selected;                // [T]
+  std::span<int32_t> candidates;                // [T, candidate_topk_blocks] ascending
+  std::span<int32_t> n_candidates;              // [T]
+  std::span<kernels::LatentRow> selected_rows;  // [attention_slots, index_topk]
+  std::span<float> attention_weights;           // [attention_slots, N, stride of window + index_topk]
+  std::span<float> attention_denominators;      // [attention_slots, N]
+  int64_t attention_slots = 0;                  // tokens that attention works on at a time, at least threads
+  std::span<float> o_lora;                      // [T, o_groups * o_lora_rank]
 
   // experts: a slot is one (token, chosen expert); k = num_experts_per_tok
   std::span<float> router_scores;                  // [T, E]
