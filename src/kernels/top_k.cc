@@ -13,18 +13,27 @@ namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The first element that is not less than `threshold` (a NaN is not), or n.
-size_t FindNotBelow(const float* values, size_t n, float threshold) {
-  const hn::ScalableTag<float> d;
+// The positions of all elements that are not less than `threshold` (a NaN is not); returns how many. Writes
+// up to a vector more than that.
+size_t FindNotBelow(const float* HWY_RESTRICT values, size_t n, float threshold,
+                    uint32_t* HWY_RESTRICT positions) {
+  const hn::CappedTag<float, 16> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
   const size_t lanes = hn::Lanes(d);
   const auto limit = hn::Set(d, threshold);
+  size_t found = 0;
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const intptr_t lane = hn::FindFirstTrue(d, hn::Not(hn::Lt(hn::LoadU(d, values + i), limit)));
-    if (lane >= 0) return i + static_cast<size_t>(lane);
+    const auto above = hn::Not(hn::Lt(hn::LoadU(d, values + i), limit));
+    if (HWY_LIKELY(hn::AllFalse(d, above))) continue;
+    const auto at = hn::Iota(du, static_cast<uint32_t>(i));
+    hn::StoreU(hn::Compress(at, hn::RebindMask(du, above)), du, positions + found);
+    found += hn::CountTrue(d, above);
   }
-  while (i < n && values[i] < threshold) ++i;
-  return i;
+  for (; i < n; ++i) {
+    if (!(values[i] < threshold)) positions[found++] = static_cast<uint32_t>(i);
+  }
+  return found;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -33,8 +42,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <functional>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -43,8 +52,64 @@ HWY_EXPORT(FindNotBelow);
 
 namespace {
 
-bool Better(const Scored& a, const Scored& b) {
-  return a.score > b.score || (a.score == b.score && a.index < b.index);
+// Moves what is better than `pivot` to the front and returns how many. No branch depends on the data: half of
+// them would be mispredicted.
+size_t Partition(std::span<Scored> items, Scored pivot) {
+  size_t n = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Scored item = items[i];
+    items[i] = items[n];
+    items[n] = item;
+    n += static_cast<size_t>(item > pivot);
+  }
+  return n;
+}
+
+// Of five elements spread over `items`, the middle one.
+Scored SamplePivot(std::span<const Scored> items) {
+  std::array<Scored, 5> sample;
+  for (size_t i = 0; i < sample.size(); ++i) sample[i] = items[(2 * i + 1) * items.size() / 10];
+  std::nth_element(sample.begin(), sample.begin() + 2, sample.end(), std::greater<>());
+  return sample[2];
+}
+
+// Moves the best k to the front, 0 < k <= items.size().
+void SelectBest(std::span<Scored> items, size_t k) {
+  constexpr size_t kSmall = 32;
+  while (items.size() > kSmall && k < items.size()) {
+    const size_t n = Partition(items, SamplePivot(items));
+    if (n == 0) break;  // only if items are equal
+    if (n < k) {
+      items = items.subspan(n);
+      k -= n;
+    } else {
+      items = items.first(n);
+    }
+  }
+  if (k < items.size()) {
+    std::nth_element(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(k), items.end(),
+                     std::greater<>());
+  }
+}
+
+// Sorts by rising index, with `spare` of the same size.
+void SortByIndex(std::span<Scored> items, std::span<Scored> spare) {
+  constexpr int kDigitBits = 8;
+  int32_t most = 0;
+  for (const Scored& item : items) most = std::max(most, item.index());
+  std::span<Scored> from = items;
+  std::span<Scored> to = spare;
+  for (int shift = 0; shift < 32 && most >> shift > 0; shift += kDigitBits) {
+    std::array<size_t, 1 << kDigitBits> starts{};
+    const auto digit = [shift](Scored item) {
+      return static_cast<size_t>(item.index() >> shift & ((1 << kDigitBits) - 1));
+    };
+    for (const Scored& item : from) ++starts[digit(item)];
+    std::exclusive_scan(starts.begin(), starts.end(), starts.begin(), size_t{0});
+    for (const Scored& item : from) to[starts[digit(item)]++] = item;
+    std::swap(from, to);
+  }
+  if (from.data() != items.data()) std::copy(from.begin(), from.end(), items.begin());
 }
 
 }  // namespace
@@ -53,37 +118,31 @@ RunningTopK::RunningTopK(std::span<Scored> buffer, int64_t k) : buffer_(buffer),
   MILLRACE_CHECK(k >= 1 && buffer.size() >= CapacityFor(k), "top-k buffer smaller than planned");
 }
 
-void RunningTopK::Push(float score, int32_t index) {
-  const Scored item{std::isnan(score) ? -std::numeric_limits<float>::infinity() : score, index};
-  if (has_threshold_ && !Better(item, threshold_)) return;
-  if (size_ == CapacityFor(static_cast<int64_t>(k_))) Shrink();
-  buffer_[size_++] = item;
-}
-
-size_t RunningTopK::NextCandidate(std::span<const float> scores, size_t from) const {
-  if (!has_threshold_ || from >= scores.size()) return from;
-  const std::span<const float> left = scores.subspan(from);
-  return from + HWY_DYNAMIC_DISPATCH(FindNotBelow)(left.data(), left.size(), threshold_.score);
+size_t RunningTopK::FindCandidates(std::span<const float> scores, Positions& positions) const {
+  if (has_threshold_)
+    return HWY_DYNAMIC_DISPATCH(FindNotBelow)(scores.data(), scores.size(), threshold_.score(),
+                                              positions.data());
+  std::iota(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(scores.size()), 0u);
+  return scores.size();
 }
 
 void RunningTopK::Merge(const RunningTopK& other) {
-  for (size_t i = 0; i < other.size_; ++i) Push(other.buffer_[i].score, other.buffer_[i].index);
+  for (const Scored& item : other.buffer_.first(other.size_)) Push(item);
 }
 
 void RunningTopK::Shrink() {
   if (size_ <= k_) return;
-  const auto kept = buffer_.begin() + static_cast<std::ptrdiff_t>(k_) - 1;
-  std::nth_element(buffer_.begin(), kept, buffer_.begin() + static_cast<std::ptrdiff_t>(size_), Better);
+  SelectBest(buffer_.first(size_), k_);
   size_ = k_;
-  threshold_ = *kept;
+  threshold_ = buffer_.front();
+  for (const Scored& item : buffer_.first(k_)) threshold_ = threshold_ > item ? item : threshold_;
   has_threshold_ = true;
 }
 
 std::span<const Scored> RunningTopK::Finish() {
   Shrink();
-  const std::span<Scored> kept = buffer_.first(size_);
-  std::sort(kept.begin(), kept.end(), [](const Scored& a, const Scored& b) { return a.index < b.index; });
-  return kept;
+  SortByIndex(buffer_.first(size_), buffer_.subspan(size_, size_));
+  return buffer_.first(size_);
 }
 
 }  // namespace millrace::kernels

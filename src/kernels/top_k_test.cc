@@ -15,31 +15,37 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+struct Pair {
+  float score = 0;
+  int32_t index = 0;
+};
+
 std::vector<int32_t> Indices(std::span<const Scored> kept) {
   std::vector<int32_t> indices;
-  for (const Scored& s : kept) indices.push_back(s.index);
+  for (const Scored& s : kept) indices.push_back(s.index());
   return indices;
 }
 
 // The best k by sorting everything, as ascending indices.
-std::vector<int32_t> SortedBest(std::vector<Scored> all, int64_t k) {
-  for (Scored& s : all) {
+std::vector<int32_t> SortedBest(std::vector<Pair> all, int64_t k) {
+  for (Pair& s : all) {
     if (std::isnan(s.score)) s.score = -kInf;
   }
-  std::sort(all.begin(), all.end(), [](const Scored& a, const Scored& b) {
+  std::sort(all.begin(), all.end(), [](const Pair& a, const Pair& b) {
     return a.score != b.score ? a.score > b.score : a.index < b.index;
   });
   all.resize(std::min(all.size(), static_cast<size_t>(k)));
-  std::vector<int32_t> indices = Indices(all);
+  std::vector<int32_t> indices;
+  for (const Pair& s : all) indices.push_back(s.index);
   std::sort(indices.begin(), indices.end());
   return indices;
 }
 
 // Few distinct values, so that ties lie on every boundary.
-std::vector<Scored> RandomPairs(Random& random, size_t n) {
+std::vector<Pair> RandomPairs(Random& random, size_t n) {
   const std::vector<float> values = {-kInf, -2, -0.0f, 0.0f, 0.5f, 1, 1, 7, kInf, kNan};
   std::uniform_int_distribution<size_t> pick(0, values.size() - 1);
-  std::vector<Scored> pairs;
+  std::vector<Pair> pairs;
   for (size_t i = 0; i < n; ++i) pairs.push_back({values[pick(random)], static_cast<int32_t>(i)});
   return pairs;
 }
@@ -49,27 +55,65 @@ TEST(RunningTopK, EqualsSortingWhateverTheOrder) {
   for (const int64_t k : {1, 2, 3, 7, 16, 100}) {
     std::vector<Scored> buffer(RunningTopK::CapacityFor(k));
     for (const size_t n : {0, 1, 2, 3, 6, 7, 8, 14, 15, 33, 64, 250}) {
-      std::vector<Scored> pairs = RandomPairs(random, n);
+      std::vector<Pair> pairs = RandomPairs(random, n);
       for (int shuffle = 0; shuffle < 5; ++shuffle) {
         RunningTopK top(buffer, k);
-        for (const Scored& s : pairs) top.Push(s.score, s.index);
+        for (const Pair& s : pairs) top.Push(s.score, s.index);
         const std::span<const Scored> kept = top.Finish();
         ASSERT_EQ(Indices(kept), SortedBest(pairs, k)) << "k " << k << ", n " << n;
-        for (const Scored& s : kept) ASSERT_FALSE(std::isnan(s.score));
+        for (const Scored& s : kept) ASSERT_FALSE(std::isnan(s.score()));
         std::shuffle(pairs.begin(), pairs.end(), random);
       }
     }
   }
 }
 
+TEST(Scored, OrdersByScoreThenByLowerIndexAndGivesBothBack) {
+  const std::vector<Scored> falling = {{kInf, 5},  {3.5f, 0},       {0x1p-149f, 9}, {0.0f, 1},
+                                       {-0.0f, 2}, {-0x1p-149f, 0}, {-2, 7},        {-0x1.fffffep127f, 0},
+                                       {-kInf, 3}, {kNan, 4}};
+  for (size_t i = 0; i < falling.size(); ++i) {
+    for (size_t j = 0; j < falling.size(); ++j) EXPECT_EQ(falling[i] > falling[j], i < j) << i << ", " << j;
+  }
+  for (const float score : {kInf, 1.25f, 0.0f, -0x1p-149f, -7.5f, -kInf}) {
+    for (const int32_t index : {0, 1, std::numeric_limits<int32_t>::max()}) {
+      EXPECT_EQ(Bits(Scored(score, index).score()), Bits(score));
+      EXPECT_EQ(Scored(score, index).index(), index);
+    }
+  }
+}
+
+// Long enough that the best are searched for, in orders that a bad pivot would suffer from.
+TEST(RunningTopK, LongStreamsInAnyOrderEqualSorting) {
+  Random random(6);
+  std::normal_distribution<float> normal;
+  std::vector<Pair> pairs;
+  for (int32_t i = 0; i < 9000; ++i) pairs.push_back({normal(random), i * 1000 % 99991});
+  const auto check = [&] {
+    for (const int64_t k : {40, 512, 2048}) {
+      std::vector<Scored> buffer(RunningTopK::CapacityFor(k));
+      RunningTopK top(buffer, k);
+      for (const Pair& s : pairs) top.Push(s.score, s.index);
+      ASSERT_EQ(Indices(top.Finish()), SortedBest(pairs, k)) << k;
+    }
+  };
+  check();
+  std::sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.score < b.score; });
+  check();
+  std::reverse(pairs.begin(), pairs.end());
+  check();
+  for (Pair& s : pairs) s.score = 1;
+  check();
+}
+
 TEST(RunningTopK, RunsOfAnyLengthEqualSingleScores) {
   Random random(5);
   for (const int64_t k : {1, 3, 16}) {
     for (const size_t n : {0, 1, 7, 33, 300}) {
-      std::vector<Scored> pairs = RandomPairs(random, n);
+      std::vector<Pair> pairs = RandomPairs(random, n);
       std::shuffle(pairs.begin(), pairs.end(), random);
       std::vector<float> scores;
-      for (const Scored& s : pairs) scores.push_back(s.score);
+      for (const Pair& s : pairs) scores.push_back(s.score);
       ForEachTarget([&] {
         for (const size_t run : {1, 2, 5, 15, 16, 17, 64, 300}) {
           std::vector<Scored> buffer(RunningTopK::CapacityFor(k));
@@ -89,7 +133,7 @@ TEST(RunningTopK, MergedPartsEqualTheWhole) {
   Random random(2);
   for (const int64_t k : {1, 4, 20}) {
     for (const size_t n : {5, 20, 90}) {
-      const std::vector<Scored> pairs = RandomPairs(random, n);
+      const std::vector<Pair> pairs = RandomPairs(random, n);
       for (size_t parts = 1; parts <= 5; ++parts) {
         std::vector<std::vector<Scored>> buffers(parts + 1, std::vector<Scored>(RunningTopK::CapacityFor(k)));
         RunningTopK whole(buffers[parts], k);
@@ -108,7 +152,7 @@ TEST(RunningTopK, MergedPartsEqualTheWhole) {
 
 TEST(RunningTopK, GoesOnAfterFinish) {
   Random random(3);
-  const std::vector<Scored> pairs = RandomPairs(random, 60);
+  const std::vector<Pair> pairs = RandomPairs(random, 60);
   std::vector<Scored> buffer(RunningTopK::CapacityFor(6));
   RunningTopK top(buffer, 6);
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -127,10 +171,10 @@ std::vector<int32_t> GoldenSet(const std::vector<int32_t>& sets, size_t t, size_
   return set;
 }
 
-std::vector<int32_t> BestOf(std::span<const Scored> pairs, int64_t k) {
+std::vector<int32_t> BestOf(std::span<const Pair> pairs, int64_t k) {
   std::vector<Scored> buffer(RunningTopK::CapacityFor(k));
   RunningTopK top(buffer, k);
-  for (const Scored& s : pairs) top.Push(s.score, s.index);
+  for (const Pair& s : pairs) top.Push(s.score, s.index);
   return Indices(top.Finish());
 }
 
@@ -152,8 +196,8 @@ TEST(RunningTopK, SelectsInTwoLevelsLikeTheGoldens) {
   for (size_t t = 0; t < visible.size(); ++t) {
     SCOPED_TRACE(t);
     const auto n = static_cast<size_t>(visible[t]);
-    std::vector<Scored> entries;
-    std::vector<Scored> blocks;
+    std::vector<Pair> entries;
+    std::vector<Pair> blocks;
     for (size_t j = 0; j < n; ++j) {
       const float score = source[t * kEntries + j];
       entries.push_back({score, static_cast<int32_t>(j)});
@@ -164,7 +208,7 @@ TEST(RunningTopK, SelectsInTwoLevelsLikeTheGoldens) {
     EXPECT_EQ(BestOf(entries, kTop), GoldenSet(topk_source, t, kTop));
     const std::vector<int32_t> chosen = BestOf(blocks, 4);
     std::vector<uint8_t> mask(kBlocks);
-    std::vector<Scored> inside;
+    std::vector<Pair> inside;
     for (const int32_t block : chosen) {
       mask[static_cast<size_t>(block)] = 1;
       const size_t first = static_cast<size_t>(block) * kBlockSize;

@@ -172,7 +172,7 @@ void Selector::Keep(int64_t t, std::span<SelectionScratch> slices) {
   const auto store = [&](kernels::RunningTopK& top, std::span<int32_t> sets, int64_t width,
                          std::span<int32_t> counts) {
     const std::span<const kernels::Scored> best = top.Finish();
-    for (size_t i = 0; i < best.size(); ++i) sets[static_cast<size_t>(t * width) + i] = best[i].index;
+    for (size_t i = 0; i < best.size(); ++i) sets[static_cast<size_t>(t * width) + i] = best[i].index();
     counts[static_cast<size_t>(t)] = static_cast<int32_t>(best.size());
   };
   store(slices[0].entries, ctx_.scratch.selected, ctx_.config().index_topk, ctx_.scratch.n_selected);
