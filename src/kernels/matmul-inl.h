@@ -248,14 +248,76 @@ HWY_INLINE void MatMulFewTokens(const WeightMatrix& a, int64_t row_begin, int64_
   }
 }
 
-// MatMulFewTokens for a number of tokens known only at run time, 1 .. kFewTokens.
+// For a format whose rows [32 i, 32 i + 32) share the scales of their blocks, which are powers of two:
+// scaling the input instead of every weight gives the same products, to the bit, wherever that is exact. Such
+// a Row has
+//   static constexpr bool kHasTileScales = true;
+//   using Unscaled = ...;  // a Row whose values lack their block's scale
+//   static void BlockScales(const WeightMatrix& a, int64_t row, float* scales);  // [cols / 32] what they
+//   lack
 template <class Row>
-HWY_INLINE void MatMulFewTokensN(size_t n_tokens, const WeightMatrix& a, int64_t row_begin, int64_t row_end,
-                                 const float* const* tokens, float* y, int64_t y_stride) {
-  if (n_tokens == 1) return MatMulFewTokens<1, Row>(a, row_begin, row_end, tokens, y, y_stride);
-  if (n_tokens == 2) return MatMulFewTokens<2, Row>(a, row_begin, row_end, tokens, y, y_stride);
-  if (n_tokens == 3) return MatMulFewTokens<3, Row>(a, row_begin, row_end, tokens, y, y_stride);
-  return MatMulFewTokens<4, Row>(a, row_begin, row_end, tokens, y, y_stride);
+concept HasTileScales = Row::kHasTileScales;
+
+// out[i] = x[i] * scales[i / 32]; false if a value of out is not exact.
+HWY_INLINE bool ScaleInput(const float* HWY_RESTRICT x, const float* HWY_RESTRICT scales, size_t cols,
+                           float* HWY_RESTRICT out) {
+  const DF d;
+  auto same = hn::Eq(hn::Zero(d), hn::Zero(d));
+  for (size_t at = 0; at < cols; at += kBlock) {
+    const VF scale = hn::Set(d, scales[at / kBlock]);
+    const VF inverse = hn::Set(d, 1.0f / scales[at / kBlock]);
+    for (size_t i = at; i < at + kBlock; i += kVecLanes) {
+      const VF value = hn::LoadU(d, x + i);
+      const VF scaled = hn::Mul(value, scale);
+      same = hn::And(same, hn::Eq(hn::Mul(scaled, inverse), value));
+      hn::StoreU(scaled, d, out + i);
+    }
+  }
+  return hn::AllTrue(d, same);
+}
+
+// MatMulFewTokens through scaled inputs, tile row by tile row; `scratch` has room for kTokens + 1 inputs.
+template <size_t kTokens, class Row>
+HWY_INLINE void MatMulScaledInputs(const WeightMatrix& a, int64_t row_begin, int64_t row_end,
+                                   const float* const* tokens, float* y, int64_t y_stride, float* scratch) {
+  const auto cols = static_cast<size_t>(a.cols);
+  float* scales = scratch;
+  for (int64_t row = row_begin, end; row < row_end; row = end) {
+    end = std::min(row / 32 * 32 + 32, row_end);
+    Row::BlockScales(a, row, scales);
+    const float* scaled[kTokens];
+    bool exact = true;
+    for (size_t t = 0; t < kTokens; ++t) {
+      float* out = scratch + (t + 1) * cols;
+      exact &= ScaleInput(tokens[t], scales, cols, out);
+      scaled[t] = out;
+    }
+    if (exact) {
+      MatMulFewTokens<kTokens, typename Row::Unscaled>(a, row, end, scaled, y, y_stride);
+    } else {
+      MatMulFewTokens<kTokens, Row>(a, row, end, tokens, y, y_stride);
+    }
+  }
+}
+
+template <size_t kTokens, class Row>
+HWY_INLINE void MatMulFew(const WeightMatrix& a, int64_t row_begin, int64_t row_end,
+                          const float* const* tokens, float* y, int64_t y_stride, float* scratch) {
+  if constexpr (HasTileScales<Row>) {
+    MatMulScaledInputs<kTokens, Row>(a, row_begin, row_end, tokens, y, y_stride, scratch);
+  } else {
+    MatMulFewTokens<kTokens, Row>(a, row_begin, row_end, tokens, y, y_stride);
+  }
+}
+
+// MatMulFew for a number of tokens known only at run time, 1 .. kFewTokens.
+template <class Row>
+HWY_INLINE void MatMulFewN(size_t n_tokens, const WeightMatrix& a, int64_t row_begin, int64_t row_end,
+                           const float* const* tokens, float* y, int64_t y_stride, float* scratch) {
+  if (n_tokens == 1) return MatMulFew<1, Row>(a, row_begin, row_end, tokens, y, y_stride, scratch);
+  if (n_tokens == 2) return MatMulFew<2, Row>(a, row_begin, row_end, tokens, y, y_stride, scratch);
+  if (n_tokens == 3) return MatMulFew<3, Row>(a, row_begin, row_end, tokens, y, y_stride, scratch);
+  return MatMulFew<4, Row>(a, row_begin, row_end, tokens, y, y_stride, scratch);
 }
 
 template <class Row>
@@ -270,7 +332,7 @@ HWY_INLINE void MatMulRows(const WeightMatrix& a, int64_t row_begin, int64_t row
     }
     float* block_y = y + t0 * y_stride;
     if (n <= kFewTokens) {
-      MatMulFewTokensN<Row>(n, a, row_begin, row_end, tokens, block_y, y_stride);
+      MatMulFewN<Row>(n, a, row_begin, row_end, tokens, block_y, y_stride, scratch);
       continue;
     }
     for (int64_t row = row_begin; row < row_end; row += kBandRows) {

@@ -54,12 +54,15 @@ constexpr int64_t TaskRows(int64_t rows, int64_t n_tokens) {
   return n_tokens > 8 ? kBandRows : 32;
 }
 
-// Floats of scratch that MatMul needs for matrices of up to `max_cols` columns: one strip's chunk and the
-// sixteen partial sums of each row of a band for each token of a block, with room to start on a cache line.
+// Floats of scratch that MatMul needs for matrices of up to `max_cols` columns, with room to start on a cache
+// line: one strip's chunk and the sixteen partial sums of each row of a band for each token of a block, or
+// four scaled inputs and the scales of a tile row.
 constexpr size_t MatMulScratchFloats(int64_t max_cols) {
-  const size_t chunk =
-      static_cast<size_t>(max_cols) < kChunkCols ? static_cast<size_t>(max_cols) : kChunkCols;
-  return static_cast<size_t>(kStripRows) * chunk + static_cast<size_t>(kBandRows * 16 * kTokenBlock) + 16;
+  const auto cols = static_cast<size_t>(max_cols);
+  const size_t chunk = cols < kChunkCols ? cols : kChunkCols;
+  const size_t band =
+      static_cast<size_t>(kStripRows) * chunk + static_cast<size_t>(kBandRows * 16 * kTokenBlock);
+  return (5 * cols > band ? 5 * cols : band) + 16;
 }
 
 // y[t * y_stride + o] = A[o] . x[t] for t in [0, n_tokens), o in [row_begin, row_end).

@@ -17,12 +17,28 @@ namespace HWY_NAMESPACE {
 
 // Scales beyond this one would overflow when multiplied by 256.
 inline constexpr uint8_t kLargestScaleTimes256 = 246;
+inline constexpr std::array<float, 256> kScalesTimes256 = [] {
+  std::array<float, 256> scales{};
+  for (size_t code = 0; code <= kLargestScaleTimes256; ++code)
+    scales[code] = E8m0ToFloat(static_cast<uint8_t>(code)) * 256.0f;
+  return scales;
+}();
 
-// kOrdinary: the matrix holds neither NaN nor a scale that overflows when multiplied by 256
-// (WeightMatrix::ordinary).
-template <bool kOrdinary>
+// How codes become values: kOrdinary in a matrix with neither NaN nor a scale that overflows when multiplied
+// by 256 (WeightMatrix::ordinary); kUnscaled gives 256ths of an ordinary matrix's values without their
+// scales.
+enum class Fp8Decoding : uint8_t { kAny, kOrdinary, kUnscaled };
+
+template <Fp8Decoding kDecoding>
 class Fp8TileRow {
  public:
+  static constexpr bool kHasTileScales = kDecoding == Fp8Decoding::kOrdinary;
+  using Unscaled = Fp8TileRow<Fp8Decoding::kUnscaled>;
+  static void BlockScales(const WeightMatrix& a, int64_t row, float* scales) {
+    const auto* codes = reinterpret_cast<const uint8_t*>(a.scales) + row / 32 * (a.cols / 32);
+    for (int64_t b = 0; b < a.cols / 32; ++b) scales[b] = kScalesTimes256[codes[b]];
+  }
+
   static constexpr size_t kBits = 8;
   static constexpr bool kIsFloats = false;
   Fp8TileRow() = default;
@@ -36,10 +52,11 @@ class Fp8TileRow {
 
   HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
     const DF d;
+    Decode256ths(codes_ + at, values);
+    if constexpr (kDecoding == Fp8Decoding::kUnscaled) return;
     const uint8_t scale_code = scales_[at / 32];
     VF scale = hn::Set(d, kScalesTimes256[scale_code]);
-    Decode256ths(codes_ + at, values);
-    if constexpr (!kOrdinary) {
+    if constexpr (kDecoding == Fp8Decoding::kAny) {
       if (scale_code > kLargestScaleTimes256) {
         for (VF& value : values) value = hn::Mul(value, hn::Set(d, 256.0f));
         scale = hn::Set(d, E8m0ToFloat(scale_code));
@@ -49,13 +66,6 @@ class Fp8TileRow {
   }
 
  private:
-  static constexpr std::array<float, 256> kScalesTimes256 = [] {
-    std::array<float, 256> scales{};
-    for (size_t code = 0; code <= kLargestScaleTimes256; ++code)
-      scales[code] = E8m0ToFloat(static_cast<uint8_t>(code)) * 256.0f;
-    return scales;
-  }();
-
   // A block of codes as value / 256, exactly.
   static HWY_INLINE void Decode256ths(const int8_t* HWY_RESTRICT codes, VF (&values)[kBlockVecs]) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
@@ -78,7 +88,7 @@ class Fp8TileRow {
     for (size_t v = 0; v < kBlockVecs; v += 2) {
       const auto shifted = hn::ShiftLeft<7>(hn::PromoteTo(d16, hn::LoadU(d8, codes + v * kVecLanes)));
       auto half = hn::And(shifted, hn::Set(d16, static_cast<int16_t>(0xBFFF)));
-      if constexpr (!kOrdinary) {
+      if constexpr (kDecoding == Fp8Decoding::kAny) {
         const auto carry = hn::Add(half, hn::Set(d16, int16_t{0x0080}));
         half = hn::OrAnd(half, carry, hn::Set(d16, int16_t{0x4000}));
       }
@@ -107,15 +117,15 @@ bool Fp8Tile32IsOrdinary(const WeightMatrix& a) {
 }
 
 void Fp8Tile32Decode(const WeightMatrix& a, int64_t row, float* out) {
-  DecodeInto(Fp8TileRow<false>(a, row), 0, static_cast<size_t>(a.cols), out);
+  DecodeInto(Fp8TileRow<Fp8Decoding::kAny>(a, row), 0, static_cast<size_t>(a.cols), out);
 }
 
 void Fp8Tile32MatMul(const WeightMatrix& a, int64_t row_begin, int64_t row_end, InputRows x, int64_t n_tokens,
                      float* y, int64_t y_stride, float* scratch) {
   if (a.ordinary) {
-    MatMulRows<Fp8TileRow<true>>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
+    MatMulRows<Fp8TileRow<Fp8Decoding::kOrdinary>>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
   } else {
-    MatMulRows<Fp8TileRow<false>>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
+    MatMulRows<Fp8TileRow<Fp8Decoding::kAny>>(a, row_begin, row_end, x, n_tokens, y, y_stride, scratch);
   }
 }
 
