@@ -117,12 +117,12 @@ class ExpertBatch {
   Team& team_;
   MatrixCopies up_;  // gate and up of each stored expert
   MatrixCopies down_;
-  std::vector<float> x_;  // [tokens, hidden]
+  AlignedVector<float> x_;  // [tokens, hidden]
   QuantizedBatch token_codes_;
   QuantizedBatch slot_codes_;
   std::vector<int32_t> slot_token_;  // by expert
-  std::vector<float> gate_rows_, up_rows_, down_rows_;
-  std::vector<float> out_;  // [tokens, hidden]
+  AlignedVector<float> gate_rows_, up_rows_, down_rows_;
+  AlignedVector<float> out_;  // [tokens, hidden]
   std::vector<kernels::QuantizedRows> token_views_, slot_views_;
   std::vector<Product> expand_, contract_;
 };

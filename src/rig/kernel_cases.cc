@@ -13,6 +13,7 @@ std::span<const KernelCase> KernelCases() {
       {"fp8-sgemm", "fp8 matmul 5120 x 5120 beside OpenBLAS's sgemm", Fp8AgainstSgemm},
       {"threads", "matmul and mat-vec with all threads over one", AllThreadsOverOne},
       {"index", "scores of 256K index keys and the best 512 of them", IndexScoring},
+      {"attention", "64 heads over a full window and 512 chosen entries of a long context", DecodeAttention},
   };
   return kCases;
 }

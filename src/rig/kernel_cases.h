@@ -37,5 +37,6 @@ Result<std::vector<BenchRow>> ExpertsInPrefill(KernelBench& bench);
 Result<std::vector<BenchRow>> Fp8AgainstSgemm(KernelBench& bench);
 Result<std::vector<BenchRow>> AllThreadsOverOne(KernelBench& bench);
 Result<std::vector<BenchRow>> IndexScoring(KernelBench& bench);
+Result<std::vector<BenchRow>> DecodeAttention(KernelBench& bench);
 
 }  // namespace millrace::rig

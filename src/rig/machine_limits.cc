@@ -15,9 +15,9 @@
 namespace millrace::rig {
 namespace {
 
-// Ten times the caches of a large desktop processor; every run reads on where the last one ended.
+// Ten times the caches of a large desktop processor; every piece reads on where the last one ended.
 constexpr size_t kReadBytes = 512 * kMiB;
-constexpr size_t kBytesARun = 64 * kMiB;
+constexpr size_t kPieceBytes = 64 * kMiB;
 constexpr size_t kBytesATask = 2 * kMiB;
 constexpr int64_t kRoundsATask = 20000;
 
@@ -59,15 +59,18 @@ LimitLoops::LimitLoops() : memory_(kReadBytes) {
   std::memset(memory_.data(), 1, memory_.size());
 }
 
-Contestant LimitLoops::Read(Team& team) {
-  const auto run = [this, &team] {
-    const std::byte* begin = memory_.data() + next_;
-    next_ = (next_ + kBytesARun) % kReadBytes;
-    team.pool().ParallelFor(kBytesARun / kBytesATask, [&](size_t task, int) {
-      sink.fetch_xor(kernels::StreamRead(begin + task * kBytesATask, kBytesATask), std::memory_order_relaxed);
-    });
+Contestant LimitLoops::Read(Team& team, int pieces) {
+  const auto run = [this, &team, pieces] {
+    for (int piece = 0; piece < pieces; ++piece) {
+      const std::byte* begin = memory_.data() + next_;
+      next_ = (next_ + kPieceBytes) % kReadBytes;
+      team.pool().ParallelFor(kPieceBytes / kBytesATask, [&](size_t task, int) {
+        sink.fetch_xor(kernels::StreamRead(begin + task * kBytesATask, kBytesATask),
+                       std::memory_order_relaxed);
+      });
+    }
   };
-  return {.run = run, .work = static_cast<double>(kBytesARun), .team = &team};
+  return {.run = run, .work = static_cast<double>(pieces) * kPieceBytes, .team = &team};
 }
 
 Contestant LimitLoops::Floats(Team& team) {

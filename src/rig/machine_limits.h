@@ -21,10 +21,10 @@ struct MachineLimits {
 
 // What to print beside figures.
 struct MachineDescription {
-  std::string processor;               // "Intel(R) Xeon(R) Processor @ 2.80GHz"
+  std::string processor = "";          // "Intel(R) Xeon(R) Processor @ 2.80GHz"
   int processors = 0;                  // that this process may use
   int64_t last_level_cache_bytes = 0;  // 0: unknown
-  std::string huge_pages;              // transparent huge pages: "always", "madvise", "never", "unknown"
+  std::string huge_pages = "";         // transparent huge pages: "always", "madvise", "never", "unknown"
 };
 MachineDescription DescribeMachine();
 
@@ -33,9 +33,9 @@ class LimitLoops {
  public:
   LimitLoops();
 
-  Contestant Read(Team& team);    // bytes
-  Contestant Floats(Team& team);  // operations
-  Contestant Int8(Team& team);    // operations
+  Contestant Read(Team& team, int pieces = 1);  // bytes; 64 MiB a piece
+  Contestant Floats(Team& team);                // operations
+  Contestant Int8(Team& team);                  // operations
 
   MachineLimits Measure(Team& team);
 

@@ -57,10 +57,10 @@ class MatVec {
  private:
   bool fast_;
   Team& team_;
-  std::vector<float> x_;
+  AlignedVector<float> x_;
   QuantizedBatch codes_;
   kernels::QuantizedRows rows_;
-  std::vector<float> y_;
+  AlignedVector<float> y_;
   std::vector<Product> products_;
 };
 

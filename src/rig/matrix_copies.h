@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/matmul.h"
+#include "rig/aligned_vector.h"
 #include "rig/huge_buffer.h"
 #include "rig/team.h"
 
@@ -40,6 +41,6 @@ class MatrixCopies {
 int64_t CopiesBeyondCaches(kernels::WeightFormat format, int64_t rows, int64_t cols);
 
 // Normally distributed activations, the same for the same seed.
-std::vector<float> RandomActivations(int64_t n, uint64_t seed);
+AlignedVector<float> RandomActivations(int64_t n, uint64_t seed);
 
 }  // namespace millrace::rig

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr TurnPlan kFewLongRounds{.slice_s = 0, .rounds = 3, .max_rounds = 3};
+constexpr TurnPlan kFewLongRounds{.rounds = 3, .max_rounds = 3};
 
 // Reads a byte of every page of the backbone's tensors but the n-gram tables, of which a run touches next to
 // nothing. Returns their bytes.
@@ -154,7 +154,8 @@ void ModelBench::Decode() {
     sequence.RepeatTo(depth);
     contestants.push_back({.run = [&sequence] { sequence.Decode(); }, .work = 1, .team = &bench_.team});
   }
-  contestants.push_back(bench_.limits.Read(bench_.team));
+  // A slice is one token; as much of the limit takes about as long.
+  contestants.push_back(bench_.limits.Read(bench_.team, 8));
   const int rounds = static_cast<int>(options_.decode_tokens);
   const Contest contest =
       TimeInTurn(contestants, {.slice_s = 0, .rounds = rounds, .max_rounds = rounds, .max_s = 1e9});
@@ -272,6 +273,7 @@ Result<BenchRow> BenchLoad(const fs::path& dir, KernelBench& bench) {
       {.run = load, .work = bytes, .team = &bench.team, .prepare = forget},
       {.run = [&] { keep_first(files.ReadAll()); }, .work = bytes, .team = &bench.team, .prepare = forget}};
   TurnPlan plan = kFewLongRounds;
+  plan.slice_s = 0;
   plan.waits = true;
   row.Take(TimeInTurn(contestants, plan), 1e9);
   MILLRACE_RETURN_IF_ERROR(std::move(status));

@@ -16,7 +16,7 @@ struct ModelBenchOptions {
   int64_t prefill_tokens = 512;  // of the prompt that is read
   int64_t decode_tokens = 32;    // that are timed
   int64_t depth = 512;           // tokens in the sequence when they are
-  model::ForwardOptions forward;
+  model::ForwardOptions forward = {};
 };
 
 // What is compared with a greater depth.
