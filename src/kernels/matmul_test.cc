@@ -236,25 +236,32 @@ TEST(MatMul, StartsNeedNoMoreThanElementAlignment) {
   }
 }
 
+// Scales up to 246 leave a matrix ordinary, beyond they do not.
 TEST(MatMul, ExtremeInputsFollowTheReference) {
   Random random(5);
   constexpr int64_t kCols = 96;
-  for (const WeightFormat format : kFormats) {
-    OwnedMatrix a(format, 33, kCols, random);
-    for (size_t i = 0; i < a.scales().size(); i += 5) a.scales()[i] = std::byte{0};
-    for (size_t i = 2; i < a.scales().size(); i += 7) a.scales()[i] = std::byte{254};
-    std::vector<float> x = RandomFloats(random, 6 * kCols);
-    SprinkleFiniteExtremes(random, x);
-    x[2 * kCols + 40] = kInf;
-    x[3 * kCols + 50] = -kInf;
-    x[4 * kCols + 60] = std::numeric_limits<float>::quiet_NaN();
-    const InputRows input{.base = x.data(), .stride = kCols};
-    const std::vector<float> expected = Reference(a.view(), input, 6);
-    ForEachTarget([&] {
-      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(Multiply(a.view(), input, 6), expected));
-      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(Multiply(a.view(), input, 1), std::span(expected).first(33)));
-    });
-    EXPECT_TRUE(std::isnan(expected[4 * 33]));
+  for (const int largest_scale : {246, 254}) {
+    for (const WeightFormat format : kFormats) {
+      OwnedMatrix a(format, 33, kCols, random);
+      for (size_t i = 0; i < a.scales().size(); i += 5) a.scales()[i] = std::byte{0};
+      for (size_t i = 2; i < a.scales().size(); i += 7) a.scales()[i] = static_cast<std::byte>(largest_scale);
+      std::vector<float> x = RandomFloats(random, 6 * kCols);
+      SprinkleFiniteExtremes(random, x);
+      x[2 * kCols + 40] = kInf;
+      x[3 * kCols + 50] = -kInf;
+      x[4 * kCols + 60] = std::numeric_limits<float>::quiet_NaN();
+      const std::vector<float> expected = Reference(a.view(), {.base = x.data(), .stride = kCols}, 6);
+      ForEachTarget([&] {
+        ASSERT_NO_FATAL_FAILURE(
+            ExpectSameBits(Multiply(a.view(), {.base = x.data(), .stride = kCols}, 6), expected));
+        for (size_t t = 0; t < 6; ++t) {
+          const InputRows alone{.base = x.data() + t * kCols, .stride = kCols};
+          ASSERT_NO_FATAL_FAILURE(
+              ExpectSameBits(Multiply(a.view(), alone, 1), std::span(expected).subspan(t * 33, 33)));
+        }
+      });
+      EXPECT_TRUE(std::isnan(expected[4 * 33]));
+    }
   }
 }
 
