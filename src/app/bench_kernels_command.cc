@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "app/bench_flags.h"
 #include "app/bench_report.h"
 #include "app/commands.h"
-#include "engine/load.h"
 #include "rig/kernel_cases.h"
 #include "rig/machine_limits.h"
 
@@ -18,8 +18,7 @@ namespace {
 
 struct BenchKernelsFlags {
   std::string filter;
-  int threads = 0;
-  bool json = false;
+  BenchFlags common;
 };
 
 std::string CaseList() {
@@ -38,23 +37,23 @@ Status BenchKernels(const BenchKernelsFlags& flags) {
     return Error(ErrorCode::kInvalidArgument,
                  fmt::format("--filter '{}' is in no case's name. {}", flags.filter, CaseList()));
   }
-  rig::Team team(flags.threads == 0 ? engine::UsableProcessors() : flags.threads);
+  rig::Team team(ApplyBenchFlags(flags.common));
   rig::LimitLoops loops;
   rig::KernelBench bench{.team = team, .limits = loops};
   const rig::MachineDescription machine = rig::DescribeMachine();
   const rig::MachineLimits limits = loops.Measure(team);
-  if (!flags.json) fmt::print("{}{}", LimitsText(machine, limits), RowHeadText());
+  if (!flags.common.json) fmt::print("{}{}", LimitsText(machine, limits), RowHeadText());
   std::vector<rig::BenchRow> all;
   for (const rig::KernelCase& kernel : cases) {
     Result<std::vector<rig::BenchRow>> rows = kernel.run(bench);
     if (!rows.ok()) return rows.error().In(std::string(kernel.name));
     for (rig::BenchRow& row : *rows) {
-      if (!flags.json) fmt::print("{}", RowText(row));
+      if (!flags.common.json) fmt::print("{}", RowText(row));
       all.push_back(std::move(row));
     }
     std::fflush(stdout);
   }
-  if (flags.json) fmt::print("{}\n", boost::json::serialize(BenchJson(machine, limits, all)));
+  if (flags.common.json) fmt::print("{}\n", boost::json::serialize(BenchJson(machine, limits, all)));
   return {};
 }
 
@@ -65,9 +64,7 @@ void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation) {
   CLI::App* command = bench.add_subcommand(
       "kernels", "Every kernel at the released model's shapes; verified, then timed in turn with its limit");
   command->footer(CaseList());
-  command->add_flag("--json", flags->json, "One JSON object: machine, limits, rows");
-  command->add_option("--threads", flags->threads, "Threads, 0 for one a processor")
-      ->check(CLI::Range(0, 1024));
+  AddBenchFlags(*command, flags->common);
   command->add_option("--filter", flags->filter, "Only the cases whose name contains this");
   command->callback(
       [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchKernels(*flags)); }; });

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "app/bench_flags.h"
 #include "app/bench_report.h"
 #include "app/commands.h"
 #include "app/forward_flags.h"
 #include "base/function_ref.h"
-#include "engine/load.h"
 #include "rig/model_bench.h"
 
 namespace millrace::app {
@@ -20,9 +20,8 @@ namespace {
 struct BenchModelFlags {
   std::string checkpoint;
   rig::ModelBenchOptions options;
-  int threads = 0;
+  BenchFlags common;
   bool load = false;
-  bool json = false;
 };
 
 Status Measure(const BenchModelFlags& flags, rig::KernelBench& bench,
@@ -36,20 +35,20 @@ Status Measure(const BenchModelFlags& flags, rig::KernelBench& bench,
 }
 
 Status BenchModel(const BenchModelFlags& flags) {
-  rig::Team team(flags.threads == 0 ? engine::UsableProcessors() : flags.threads);
+  rig::Team team(ApplyBenchFlags(flags.common));
   rig::LimitLoops loops;
   rig::KernelBench bench{.team = team, .limits = loops};
   const rig::MachineDescription machine = rig::DescribeMachine();
   const rig::MachineLimits limits = loops.Measure(team);
-  if (!flags.json)
+  if (!flags.common.json)
     fmt::print("checkpoint  {}\n{}{}", flags.checkpoint, LimitsText(machine, limits), RowHeadText());
   std::vector<rig::BenchRow> rows;
   MILLRACE_RETURN_IF_ERROR(Measure(flags, bench, [&](const rig::BenchRow& row) {
-    if (!flags.json) fmt::print("{}", RowText(row));
+    if (!flags.common.json) fmt::print("{}", RowText(row));
     std::fflush(stdout);
     rows.push_back(row);
   }));
-  if (!flags.json) return {};
+  if (!flags.common.json) return {};
   boost::json::object object = BenchJson(machine, limits, rows);
   object["checkpoint"] = flags.checkpoint;
   fmt::print("{}\n", boost::json::serialize(object));
@@ -83,11 +82,9 @@ void AddBenchModelCommand(CLI::App& bench, Invocation& invocation) {
       ->capture_default_str();
   AddNumericsFlag(*command, flags->options.forward.numerics);
   AddLateLayersFlag(*command, flags->options.forward.late_layers);
-  command->add_option("--threads", flags->threads, "Threads, 0 for one a processor")
-      ->check(CLI::Range(0, 1024));
   command->add_flag("--load", flags->load,
                     "Also time loading from disk; makes the kernel forget the checkpoint's files first");
-  command->add_flag("--json", flags->json, "One JSON object: machine, limits, rows");
+  AddBenchFlags(*command, flags->common);
   command->callback(
       [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchModel(*flags)); }; });
 }

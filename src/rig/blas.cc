@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <string_view>
 
 namespace millrace::rig {
@@ -17,8 +18,9 @@ Function Find(void* library, const char* symbol) {
 
 }  // namespace
 
-Result<std::unique_ptr<Blas>> Blas::Load(int n_threads) {
+Result<std::unique_ptr<Blas>> Blas::Load(int n_threads, std::string_view instruction_set) {
   std::unique_ptr<Blas> blas(new Blas);
+  if (instruction_set == "AVX2") setenv("OPENBLAS_CORETYPE", "Haswell", 0);  // it has no other switch
   blas->library_ = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (blas->library_ == nullptr) {
     return Error(ErrorCode::kNotFound,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -11,8 +12,9 @@ namespace millrace::rig {
 // OpenBLAS, if this machine has it: the float32 matrix product that everybody knows, to compare with.
 class Blas {
  public:
-  // kNotFound, naming the library and the package that has it.
-  static Result<std::unique_ptr<Blas>> Load(int n_threads);
+  // kNotFound, naming the library and the package that has it. Ours run on `instruction_set`: the library is
+  // kept to AVX2 with them. Only the first load of a process chooses.
+  static Result<std::unique_ptr<Blas>> Load(int n_threads, std::string_view instruction_set);
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;

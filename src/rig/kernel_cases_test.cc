@@ -50,7 +50,7 @@ TEST(KernelCases, OneThreadCannotGainOverItself) {
 }
 
 TEST(Blas, MultipliesAsOursDoOrNamesItsPackage) {
-  const Result<std::unique_ptr<Blas>> blas = Blas::Load(1);
+  const Result<std::unique_ptr<Blas>> blas = Blas::Load(1, kernels::FloatInstructionSet());
   if (!blas.ok()) {
     EXPECT_EQ(blas.error().code(), ErrorCode::kNotFound);
     EXPECT_NE(blas.error().message().find("libopenblas0-pthread"), std::string::npos);

@@ -154,7 +154,7 @@ Status AgainstSgemm(KernelBench& bench, MatrixCopies& matrices, const Result<std
 Result<std::vector<BenchRow>> Fp8AgainstSgemm(KernelBench& bench) {
   MatrixCopies matrices(WeightFormat::kFp8Tile32, kSize, kSize,
                         CopiesBeyondCaches(WeightFormat::kFp8Tile32, kSize, kSize), bench.team);
-  const Result<std::unique_ptr<Blas>> blas = Blas::Load(bench.team.size());
+  const Result<std::unique_ptr<Blas>> blas = Blas::Load(bench.team.size(), kernels::FloatInstructionSet());
   std::vector<BenchRow> rows;
   for (const int64_t n_tokens : {1, 8, 64, 512})
     MILLRACE_RETURN_IF_ERROR(AgainstSgemm(bench, matrices, blas, n_tokens, rows));
