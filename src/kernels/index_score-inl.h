@@ -7,8 +7,6 @@
 #define MILLRACE_KERNELS_INDEX_SCORE_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -92,15 +90,33 @@ class RowWalk {
       rows_ = {.codes = runs_.front().codes + at_ * code_bytes_,
                .scales = runs_.front().scales + at_ * n_scales_,
                .n = kTileKeys};
-      for (int64_t i = 0; i < kKeys * code_bytes_; i += 64) hwy::Prefetch(rows_.codes + i);
-      for (int64_t i = 0; i < kKeys * n_scales_; i += 64) hwy::Prefetch(rows_.scales + i);
       Skip(kKeys);
     } else {
       Collect();
     }
+    Ask();
   }
 
  private:
+  // Asks for what the next Advance takes.
+  void Ask() const {
+    auto left = static_cast<int64_t>(kTileKeys);
+    int64_t at = at_;
+    for (size_t r = 0; left > 0 && r < runs_.size(); ++r, at = 0) {
+      const int64_t n = std::min(runs_[r].n - at, left);
+      AskForLines(runs_[r].codes + at * code_bytes_, n * code_bytes_);
+      AskForLines(runs_[r].scales + at * n_scales_, n * n_scales_);
+      left -= n;
+    }
+  }
+
+  // Into the second cache: a tile's lines at once are too many for the first.
+  static void AskForLines(const uint8_t* bytes, int64_t n) {
+    constexpr int kRead = 0;
+    constexpr int kSecondCache = 2;
+    for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(bytes + i, kRead, kSecondCache);
+  }
+
   void Skip(int64_t n) {
     at_ += n;
     if (at_ == runs_.front().n) runs_ = runs_.subspan(1), at_ = 0;
@@ -135,6 +151,17 @@ class RowWalk {
 };
 
 // 16 bytes of each of several rows: block i of the vector is those of row 4 i.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+HWY_INLINE VByte LoadEveryFourth(DByte, const uint8_t* rows, size_t stride) {
+  const auto row = [&](size_t i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows + i * 4 * stride));
+  };
+  __m512i all = _mm512_castsi128_si512(row(0));
+  all = _mm512_inserti32x4(all, row(1), 1);
+  all = _mm512_inserti32x4(all, row(2), 2);
+  return VByte{_mm512_inserti32x4(all, row(3), 3)};
+}
+#else
 template <class D>
 HWY_INLINE hn::Vec<D> LoadEveryFourth(D d, const uint8_t* rows, size_t stride) {
   if constexpr (hn::MaxLanes(d) == 16) {
@@ -145,6 +172,7 @@ HWY_INLINE hn::Vec<D> LoadEveryFourth(D d, const uint8_t* rows, size_t stride) {
                        LoadEveryFourth(dh, rows, stride));
   }
 }
+#endif
 
 // words[w] = the w-th four bytes of each of kQuads rows, a lane for each.
 HWY_INLINE void LoadTransposed(const uint8_t* rows, size_t stride, VByte (&words)[4]) {
@@ -310,7 +338,6 @@ class KeyTile {
   HWY_INLINE void UnpackFolded(const uint8_t* rows, size_t n_blocks, size_t v) const {
     const DByte d;
     const DQuad dq;
-    const hn::Repartition<uint16_t, DByte> d16;
     alignas(16) static constexpr uint8_t kFirstOfFour[16] = {0, 0, 0, 0, 4,  4,  4,  4,
                                                              8, 8, 8, 8, 12, 12, 12, 12};
     const VByte first_of_four = hn::LoadDup128(d, kFirstOfFour);
@@ -326,11 +353,14 @@ class KeyTile {
       LoadTransposed(rows + 16 * b, 16 * n_blocks, words);
 #pragma GCC unroll 4
       for (size_t w = 0; w < 4; ++w, out += 2 * kQuadBytes) {
-        const VByte shifted = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, words[w])));
-        const VByte low = hn::OrAnd(upper, words[w], nibble);
-        const VByte high = hn::OrAnd(upper, shifted, nibble);
-        hn::Store(VByte{_mm512_permutexvar_epi8(low.raw, table.raw)}, d, out);
-        hn::Store(VByte{_mm512_permutexvar_epi8(high.raw, table.raw)}, d, out + kQuadBytes);
+        // (word & nibble) | upper, overwriting the word.
+        constexpr int kAndOr = 0xEA;
+        const __m512i word = words[w].raw;
+        const __m512i high =
+            _mm512_ternarylogic_epi32(_mm512_srli_epi16(word, 4), nibble.raw, upper.raw, kAndOr);
+        const __m512i low = _mm512_ternarylogic_epi32(word, nibble.raw, upper.raw, kAndOr);
+        hn::Store(VByte{_mm512_permutexvar_epi8(low, table.raw)}, d, out);
+        hn::Store(VByte{_mm512_permutexvar_epi8(high, table.raw)}, d, out + kQuadBytes);
       }
     }
   }
@@ -359,9 +389,11 @@ HWY_INLINE void LoadKeys(const uint8_t* HWY_RESTRICT keys, size_t q, VByte (&key
 #if HWY_TARGET == HWY_AVX3_DL
 inline constexpr size_t kHeads = 8;
 
-// sums[h][v] = offsets[h] + the sum over n_blocks blocks of quads of keys * codes.
+// sums[h][v] = offsets[h] + the sum over n_blocks blocks of quads of keys * codes. Asks for a line of `next`
+// for each vector and block.
 HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RESTRICT codes, size_t n_blocks,
-                         const int32_t* HWY_RESTRICT offsets, VQuad (&sums)[kHeads][kKeyVecs]) {
+                         const int32_t* HWY_RESTRICT offsets, const uint8_t* next,
+                         VQuad (&sums)[kHeads][kKeyVecs]) {
 #pragma GCC unroll 8
   for (size_t h = 0; h < kHeads; ++h) {
 #pragma GCC unroll 4
@@ -369,6 +401,8 @@ HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RES
   }
   for (size_t b = 0; b < n_blocks;
        ++b, keys += kBlockQuads * kQuadBytes, codes += kBlockQuads * kHeadTile * 4) {
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kKeyVecs; ++v) __builtin_prefetch(next + (b * kKeyVecs + v) * 64);
 #pragma GCC unroll 8
     for (size_t q = 0; q < kBlockQuads; ++q) {
       VByte key[kKeyVecs];
@@ -387,7 +421,9 @@ inline constexpr size_t kHeads = 4;
 
 // The same for one block. Its sums of pairs are at most 8 * 2 * 24 * 12, so 16 bits hold them.
 HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RESTRICT codes, size_t,
-                         const int32_t* HWY_RESTRICT offsets, VQuad (&sums)[kHeads][kKeyVecs]) {
+                         const int32_t* HWY_RESTRICT offsets, const uint8_t* next,
+                         VQuad (&sums)[kHeads][kKeyVecs]) {
+  for (size_t v = 0; v < kKeyVecs; ++v) __builtin_prefetch(next + v * 64);
   VPair pairs[kHeads][kKeyVecs];
 #pragma GCC unroll 8
   for (size_t q = 0; q < kBlockQuads; ++q) {
@@ -427,7 +463,7 @@ HWY_INLINE void AddHeads(const Dot& dot, const float* weights, size_t heads, VF 
 
 // The terms of kHeads heads, the first of which is `first` of the tile at h, with rounding after each block.
 HWY_INLINE void AddByBlocks(const IndexQuery& query, int64_t h, size_t first, size_t heads,
-                            const KeyTile& tile, VF (&scores)[kKeyVecs]) {
+                            const KeyTile& tile, const uint8_t* next, VF (&scores)[kKeyVecs]) {
   const DF d;
   VF dots[kHeads][kKeyVecs];
   for (auto& head : dots) {
@@ -436,7 +472,7 @@ HWY_INLINE void AddByBlocks(const IndexQuery& query, int64_t h, size_t first, si
   for (size_t b = 0; b < tile.n_blocks(); ++b) {
     VQuad sums[kHeads][kKeyVecs];
     QuadSums(tile.quads(b), query.codes(h) + (b * kBlockQuads * kHeadTile + first) * 4, 1,
-             query.offsets(h) + b * kHeadTile + first, sums);
+             query.offsets(h) + b * kHeadTile + first, next + b * kKeyVecs * 64, sums);
     const float* factors = query.factors(h) + b * kHeadTile + first;
 #pragma GCC unroll 8
     for (size_t i = 0; i < kHeads; ++i) {
@@ -454,17 +490,18 @@ HWY_INLINE void AddByBlocks(const IndexQuery& query, int64_t h, size_t first, si
 #if MILLRACE_FOLD_SCALES
 // The same for heads and keys that are not wide: their sums are exact.
 HWY_INLINE void AddFolded(const IndexQuery& query, int64_t h, size_t heads, const KeyTile& tile,
-                          VF (&scores)[kKeyVecs]) {
+                          const uint8_t* next, VF (&scores)[kKeyVecs]) {
   static_assert(kHeads == kHeadTile);
   VQuad sums[kHeads][kKeyVecs];
-  QuadSums(tile.folded(), query.folded(h), tile.n_blocks(), query.folded_offsets(h), sums);
+  QuadSums(tile.folded(), query.folded(h), tile.n_blocks(), query.folded_offsets(h), next, sums);
   AddHeads([&](size_t i, size_t v) HWY_ATTR { return hn::ConvertTo(DF(), sums[i][v]); }, query.weights(h),
            heads, scores);
 }
 #endif
 
-// scores[0 .. n): those of the first n keys of the tile.
-HWY_INLINE void ScoreTile(const IndexQuery& query, const KeyTile& tile, size_t n,
+// scores[0 .. n): those of the first n keys of the tile. Brings `next`, the codes of the tile after it, into
+// the first cache, a few lines in every step.
+HWY_INLINE void ScoreTile(const IndexQuery& query, const KeyTile& tile, size_t n, const uint8_t* next,
                           float* HWY_RESTRICT scores) {
   const DF d;
   VF sums[kKeyVecs];
@@ -475,11 +512,13 @@ HWY_INLINE void ScoreTile(const IndexQuery& query, const KeyTile& tile, size_t n
     const size_t heads = HWY_MIN(n_heads - head, kHeads);
 #if MILLRACE_FOLD_SCALES
     if (!query.wide(h) && !tile.wide()) {
-      AddFolded(query, h, heads, tile, sums);
+      AddFolded(query, h, heads, tile, next, sums);
+      next += tile.n_blocks() * kKeyVecs * 64;
       continue;
     }
 #endif
-    AddByBlocks(query, h, head % kHeadTile, heads, tile, sums);
+    AddByBlocks(query, h, head % kHeadTile, heads, tile, next, sums);
+    next += tile.n_blocks() * kKeyVecs * 64;
   }
   alignas(64) float out[kTileKeys];
 #pragma GCC unroll 4

@@ -73,7 +73,7 @@ void IndexScoresImpl(std::span<const IndexQuery> queries, std::span<const IndexK
     tile.Load(walk.rows(), wide_query);
     walk.Advance();
     for (size_t i = 0; i < queries.size(); ++i)
-      ScoreTile(queries[i], tile, n, at + static_cast<int64_t>(i) * stride);
+      ScoreTile(queries[i], tile, n, walk.rows().codes, at + static_cast<int64_t>(i) * stride);
     at += n;
   }
 }
