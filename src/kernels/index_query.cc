@@ -24,85 +24,79 @@ int64_t PaddedHeads(int64_t n_heads) {
   return (n_heads + IndexQuery::kTileHeads - 1) / IndexQuery::kTileHeads * IndexQuery::kTileHeads;
 }
 
-// Hands out arrays from one block of memory, or only counts.
-class Cutter {
- public:
-  explicit Cutter(std::byte* memory) : memory_(memory) {}
-  template <typename T>
-  T* Take(int64_t n) {
-    std::byte* at = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += (static_cast<size_t>(n) * sizeof(T) + 63) / 64 * 64;
-    return reinterpret_cast<T*>(at);
-  }
-  size_t used() const { return used_; }
-
- private:
-  std::byte* memory_;
-  size_t used_ = 0;
-};
+// Two int16 as one element.
+int32_t Pair(int low, int high) {
+  return static_cast<int32_t>(static_cast<uint32_t>(high) << 16 | (static_cast<uint32_t>(low) & 0xFFFF));
+}
 
 }  // namespace
 
-size_t IndexQuery::BytesFor(int64_t n_heads, int64_t dim) {
+size_t IndexQuery::Place(std::byte* memory, int64_t n_heads, int64_t dim) {
+  n_heads_ = n_heads;
+  dim_ = dim;
   const int64_t heads = PaddedHeads(n_heads);
-  Cutter count(nullptr);
-  count.Take<int8_t>(heads * dim);
-  count.Take<int8_t>(heads * dim);
-  count.Take<int32_t>(heads * (dim / kBlock));
-  count.Take<int32_t>(heads);
-  count.Take<float>(heads * (dim / kBlock));
-  count.Take<float>(heads);
-  count.Take<bool>(heads / kTileHeads);
-  return count.used();
+  const int64_t blocks = heads * (dim / kBlock);
+  size_t used = 0;
+  const auto take = [&]<typename T>(T*& array, int64_t n) {
+    array = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory + used);
+    used += (static_cast<size_t>(n) * sizeof(T) + 63) / 64 * 64;
+  };
+  take(codes_, heads * dim);
+  take(folded_, heads * dim);
+  take(offsets_, blocks);
+  take(folded_offsets_, heads);
+  take(pair_offsets_, blocks);
+  take(pair_factors_, blocks);
+  take(factors_, blocks);
+  take(weights_, heads);
+  take(wide_, heads / kTileHeads);
+  return used;
 }
 
-IndexQuery::IndexQuery(std::span<std::byte> memory, int64_t n_heads, int64_t dim)
-    : n_heads_(n_heads), dim_(dim) {
+size_t IndexQuery::BytesFor(int64_t n_heads, int64_t dim) {
+  return IndexQuery().Place(nullptr, n_heads, dim);
+}
+
+IndexQuery::IndexQuery(std::span<std::byte> memory, int64_t n_heads, int64_t dim) : memory_(memory) {
   MILLRACE_CHECK(dim % kBlock == 0, "index_head_dim is checked when the layer plan is built");
-  MILLRACE_CHECK(memory.size() >= BytesFor(n_heads, dim), "memory of an index query smaller than planned");
-  const int64_t heads = PaddedHeads(n_heads);
-  Cutter cut(memory.data());
-  codes_ = cut.Take<int8_t>(heads * dim);
-  folded_ = cut.Take<int8_t>(heads * dim);
-  offsets_ = cut.Take<int32_t>(heads * (dim / kBlock));
-  folded_offsets_ = cut.Take<int32_t>(heads);
-  factors_ = cut.Take<float>(heads * (dim / kBlock));
-  weights_ = cut.Take<float>(heads);
-  wide_ = cut.Take<bool>(heads / kTileHeads);
+  MILLRACE_CHECK(memory.size() >= Place(memory.data(), n_heads, dim),
+                 "memory of an index query smaller than planned");
 }
 
 void IndexQuery::Assign(const uint8_t* codes, const uint8_t* scales, const float* weights, float scale) {
+  std::fill(memory_.begin(), memory_.end(), std::byte{0});
   const int64_t n_blocks = dim_ / kBlock;
-  const int64_t heads = PaddedHeads(n_heads_);
-  std::fill_n(codes_, heads * dim_, int8_t{0});
-  std::fill_n(folded_, heads * dim_, int8_t{0});
-  std::fill_n(offsets_, heads * n_blocks, 0);
-  std::fill_n(folded_offsets_, heads, 0);
-  std::fill_n(factors_, heads * n_blocks, 0.0f);
-  std::fill_n(weights_, heads, 0.0f);
-  std::fill_n(wide_, heads / kTileHeads, false);
   for (int64_t h = 0; h < n_heads_; ++h, codes += dim_ / 2, scales += n_blocks) {
-    const int64_t tile = h / kTileHeads * kTileHeads;
-    const int64_t lane = h % kTileHeads;
     const uint8_t largest = *std::max_element(scales, scales + n_blocks);
     weights_[h] = ref::IndexHeadWeight(weights[h], scale, largest);
-    for (int64_t b = 0; b < n_blocks; ++b) {
-      factors_[tile * n_blocks + b * kTileHeads + lane] = ref::IndexBlockFactor(scales[b], largest);
-      if (largest - scales[b] > kMaxFold) wide_[h / kTileHeads] = true;
-      const int fold = std::max(kMaxFold - (largest - scales[b]), 0);
-      for (int64_t i = 0; i < kBlock; ++i) {
-        const uint8_t pair = codes[(b * kBlock + i) / 2];
-        const int8_t value = kTwiceE2m1[i % 2 == 0 ? pair & 15 : pair >> 4];
-        const auto shifted = static_cast<int8_t>(value * (1 << fold));
-        const int64_t place = b * kBlock + Place(i);
-        const int64_t at = tile * dim_ + place / 4 * 4 * kTileHeads + lane * 4 + place % 4;
-        codes_[at] = value;
-        folded_[at] = shifted;
-        offsets_[tile * n_blocks + b * kTileHeads + lane] -= kBias * value;
-        folded_offsets_[h] -= kFoldedBias * shifted;
+    for (int64_t b = 0; b < n_blocks; ++b) AssignBlock(h, b, codes + b * kBlock / 2, scales[b], largest);
+  }
+}
+
+void IndexQuery::AssignBlock(int64_t h, int64_t b, const uint8_t* codes, uint8_t scale, uint8_t largest) {
+  const int64_t tile = h / kTileHeads;
+  const int64_t lane = h % kTileHeads;
+  if (largest - scale > kMaxFold) wide_[tile] = true;
+  const int factor = 1 << std::max(kMaxFold - (largest - scale), 0);
+  int sums[2] = {0, 0};  // of bytes 0 and 1 of the quads, and of 2 and 3
+  int64_t at = (tile * dim_ + b * kBlock) * kTileHeads + lane * 4;
+  for (int64_t word = 0; word < kBlock / 8; ++word, codes += 4) {
+    for (const int shift : {0, 4}) {
+      for (int64_t i = 0; i < 4; ++i) {
+        const int8_t value = kTwiceE2m1[codes[i] >> shift & 15];
+        codes_[at + i] = value;
+        folded_[at + i] = static_cast<int8_t>(value * factor);
+        sums[i / 2] += value;
       }
+      at += 4 * kTileHeads;
     }
   }
+  const int64_t block = (tile * (dim_ / kBlock) + b) * kTileHeads + lane;
+  offsets_[block] = -kBias * (sums[0] + sums[1]);
+  folded_offsets_[h] -= kFoldedBias * (sums[0] + sums[1]) * factor;
+  pair_offsets_[block] = Pair(-kFoldedBias * sums[0], -kFoldedBias * sums[1]);
+  pair_factors_[block] = Pair(factor, factor);
+  factors_[block] = ref::IndexBlockFactor(scale, largest);
 }
 
 }  // namespace millrace::kernels

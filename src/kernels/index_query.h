@@ -23,7 +23,7 @@ class IndexQuery {
   static constexpr int kBias = 12;
   static constexpr int kFoldedBias = kBias << kMaxFold;
   // Where channel i of a block of 32 stands among the bytes of the block's quads.
-  static constexpr int64_t Place(int64_t i) { return i / 8 * 8 + i % 2 * 4 + i % 8 / 2; }
+  static constexpr int64_t PlaceOf(int64_t i) { return i / 8 * 8 + i % 2 * 4 + i % 8 / 2; }
   // Bytes of memory for a query of this shape; dim is a multiple of 32.
   static size_t BytesFor(int64_t n_heads, int64_t dim);
 
@@ -49,6 +49,11 @@ class IndexQuery {
   // [dim / 32, kTileHeads]; -kFoldedBias * the sum of folded() over all channels, [kTileHeads].
   const int32_t* offsets(int64_t h) const { return offsets_ + h * (dim_ / 32); }
   const int32_t* folded_offsets(int64_t h) const { return folded_offsets_ + h; }
+  // For sums in halves of 16 bits, two int16 in each element of [dim / 32, kTileHeads]: -kFoldedBias * the
+  // sum of a block of codes() over bytes 0 and 1 of its quads, and over bytes 2 and 3; factors() twice,
+  // meaningless when a head of the tile is wide.
+  const int32_t* pair_offsets(int64_t h) const { return pair_offsets_ + h * (dim_ / 32); }
+  const int32_t* pair_factors(int64_t h) const { return pair_factors_ + h * (dim_ / 32); }
   // 2^(kMaxFold + exponent - largest exponent) of each block, [dim / 32, kTileHeads].
   const float* factors(int64_t h) const { return factors_ + h * (dim_ / 32); }
   // What a head's sum is multiplied by, [kTileHeads].
@@ -57,12 +62,19 @@ class IndexQuery {
   bool wide(int64_t h) const { return wide_[h / kTileHeads]; }
 
  private:
+  // Places the arrays in `memory` and returns how many bytes they take; only counts without memory.
+  size_t Place(std::byte* memory, int64_t n_heads, int64_t dim);
+  void AssignBlock(int64_t h, int64_t b, const uint8_t* codes, uint8_t scale, uint8_t largest);
+
+  std::span<std::byte> memory_;
   int64_t n_heads_ = 0;
   int64_t dim_ = 0;
   int8_t* codes_ = nullptr;
   int8_t* folded_ = nullptr;
   int32_t* offsets_ = nullptr;
   int32_t* folded_offsets_ = nullptr;
+  int32_t* pair_offsets_ = nullptr;
+  int32_t* pair_factors_ = nullptr;
   float* factors_ = nullptr;
   float* weights_ = nullptr;
   bool* wide_ = nullptr;

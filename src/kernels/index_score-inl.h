@@ -16,19 +16,12 @@
 #include "kernels/index_score.h"
 #include "kernels/int8_dot-inl.h"
 
-// Whether scales are shifted into the bytes where they fit, so that a whole dot product is one integer. Pays
-// where 32-bit sums and a byte table of 64 entries come for free.
-#undef MILLRACE_FOLD_SCALES
-#if HWY_TARGET == HWY_AVX3_DL
-#define MILLRACE_FOLD_SCALES 1
-#else
-#define MILLRACE_FOLD_SCALES 0
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
+// Keys' scales are shifted into their bytes where they fit, so that a whole dot product is one integer. That
+// takes products of larger bytes than the ones below.
 #if !MILLRACE_HAVE_BYTE_DOT
 using DByte = hn::ScalableTag<uint8_t>;
 using DQuad = hn::ScalableTag<int32_t>;
@@ -53,8 +46,19 @@ HWY_INLINE VQuad SumPairs(VPair pairs) {
 }
 #endif
 
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+// Each lane: the two products of 16-bit halves, added.
+HWY_INLINE VQuad MulPairs(VPair a, VPair b) {
+#if HWY_TARGET == HWY_AVX2
+  return VQuad{_mm256_madd_epi16(a.raw, b.raw)};
+#else
+  return VQuad{_mm512_madd_epi16(a.raw, b.raw)};
+#endif
+}
+#endif
+
 inline constexpr size_t kKeyVecs =
-    MILLRACE_FOLD_SCALES ? 3 : 2;  // vectors of keys in a tile, a 32-bit lane each
+    HWY_TARGET == HWY_AVX3_DL ? 3 : 2;  // vectors of keys in a tile, a 32-bit lane each
 inline constexpr size_t kTileKeys = kKeyVecs * kQuads;
 inline constexpr size_t kBlockQuads = 8;             // a block of 32 channels
 inline constexpr size_t kQuadBytes = 4 * kTileKeys;  // of all keys of a tile
@@ -200,6 +204,78 @@ HWY_INLINE VByte HighNibbles(VByte v) {
   return LowNibbles(hn::BitCast(DByte(), hn::ShiftRight<4>(hn::BitCast(d16, v))));
 }
 
+alignas(16) inline constexpr uint8_t kBiased[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                                    12, 11, 10, 9,  8,  6,  4,  0};
+
+#if HWY_TARGET == HWY_AVX3_DL
+// By e2m1 code + 16 * shift.
+struct FoldedCodes {
+  alignas(64) uint8_t bytes[64];
+};
+inline constexpr FoldedCodes kFolded = [] {
+  FoldedCodes folded{};
+  for (int code = 0; code < 64; ++code) {
+    const int value = kBiased[code & 15] - IndexQuery::kBias;
+    folded.bytes[code] = static_cast<uint8_t>(value * (1 << (code >> 4)) + IndexQuery::kFoldedBias);
+  }
+  return folded;
+}();
+
+// Unpacks nibbles to twice their e2m1 value, shifted left by a number of its own in each lane, +
+// IndexQuery::kFoldedBias: looked up in all 64 at once.
+class FoldTable {
+ public:
+  HWY_INLINE explicit FoldTable(VQuad shift) : table_(hn::Load(DByte(), kFolded.bytes)) {
+    alignas(16) static constexpr uint8_t kFirstOfFour[16] = {0, 0, 0, 0, 4,  4,  4,  4,
+                                                             8, 8, 8, 8, 12, 12, 12, 12};
+    upper_ = hn::TableLookupBytes(hn::BitCast(DByte(), hn::ShiftLeft<4>(shift)),
+                                  hn::LoadDup128(DByte(), kFirstOfFour));
+  }
+  HWY_INLINE void LookUp(VByte word, VByte& even, VByte& odd) const {
+    // (word & nibble) | upper, overwriting the word.
+    constexpr int kAndOr = 0xEA;
+    const __m512i nibble = _mm512_set1_epi8(0x0F);
+    const __m512i high =
+        _mm512_ternarylogic_epi32(_mm512_srli_epi16(word.raw, 4), nibble, upper_.raw, kAndOr);
+    const __m512i low = _mm512_ternarylogic_epi32(word.raw, nibble, upper_.raw, kAndOr);
+    even = VByte{_mm512_permutexvar_epi8(low, table_.raw)};
+    odd = VByte{_mm512_permutexvar_epi8(high, table_.raw)};
+  }
+
+ private:
+  VByte table_;
+  VByte upper_;
+};
+#elif MILLRACE_HAVE_BYTE_DOT
+// The same: looked up in 16 and multiplied. Biased values, at most 24, stay in their bytes.
+class FoldTable {
+ public:
+  HWY_INLINE explicit FoldTable(VQuad shift) : table_(hn::LoadDup128(DByte(), kBiased)) {
+    const DQuad dq;
+    const VQuad power = hn::Shl(hn::Set(dq, 1), shift);
+    factor_ = hn::BitCast(DPair(), hn::Or(power, hn::ShiftLeft<16>(power)));
+    const VQuad bias =
+        hn::Sub(hn::Set(dq, IndexQuery::kFoldedBias), hn::Shl(hn::Set(dq, IndexQuery::kBias), shift));
+    const VQuad two = hn::Or(bias, hn::ShiftLeft<8>(bias));
+    bias_ = hn::BitCast(DByte(), hn::Or(two, hn::ShiftLeft<16>(two)));
+  }
+  HWY_INLINE void LookUp(VByte word, VByte& even, VByte& odd) const {
+    even = Fold(hn::TableLookupBytes(table_, LowNibbles(word)));
+    odd = Fold(hn::TableLookupBytes(table_, HighNibbles(word)));
+  }
+
+ private:
+  HWY_INLINE VByte Fold(VByte biased) const {
+    const VPair shifted = hn::Mul(hn::BitCast(DPair(), biased), factor_);
+    return hn::Add(hn::BitCast(DByte(), shifted), bias_);
+  }
+
+  VByte table_;
+  VPair factor_;
+  VByte bias_;
+};
+#endif
+
 // The keys of a tile, unpacked to a lane each: quads of [kTileKeys, 4] unsigned bytes in the order of
 // IndexQuery.
 class KeyTile {
@@ -241,10 +317,10 @@ class KeyTile {
     wide_ = n_blocks * 32 > kMaxFoldedDim;
     for (size_t v = 0; v < kKeyVecs; ++v) LoadScales(rows.scales + v * kQuads * n_blocks, n_blocks, v);
     const size_t vector_bytes = kQuads * n_blocks * 16;
-    if (!MILLRACE_FOLD_SCALES || wide_ || for_wide_query) {
+    if (!MILLRACE_HAVE_BYTE_DOT || wide_ || for_wide_query) {
       for (size_t v = 0; v < kKeyVecs; ++v) Unpack(rows.codes + v * vector_bytes, n_blocks, v);
     }
-#if MILLRACE_FOLD_SCALES
+#if MILLRACE_HAVE_BYTE_DOT
     if (!wide_) {
       for (size_t v = 0; v < kKeyVecs; ++v) UnpackFolded(rows.codes + v * vector_bytes, n_blocks, v);
     }
@@ -305,9 +381,7 @@ class KeyTile {
 
   HWY_INLINE void Unpack(const uint8_t* rows, size_t n_blocks, size_t v) const {
     const DByte d;
-    alignas(16) static constexpr uint8_t kUnsigned[16] = {12, 13, 14, 15, 16, 18, 20, 24,
-                                                          12, 11, 10, 9,  8,  6,  4,  0};
-    const VByte table = hn::LoadDup128(d, kUnsigned);
+    const VByte table = hn::LoadDup128(d, kBiased);
     uint8_t* HWY_RESTRICT out = VectorIn(quads_, v);
     for (size_t b = 0; b < n_blocks; ++b) {
       VByte words[4];
@@ -320,47 +394,25 @@ class KeyTile {
     }
   }
 
-#if MILLRACE_FOLD_SCALES
-  struct FoldTable {
-    alignas(64) uint8_t bytes[64];
-  };
-  // By e2m1 code + 16 * fold.
-  static constexpr FoldTable kFolded = [] {
-    FoldTable table{};
-    for (int code = 0; code < 64; ++code) {
-      const int magnitudes[] = {0, 1, 2, 3, 4, 6, 8, 12};
-      const int value = (code & 8) != 0 ? -magnitudes[code & 7] : magnitudes[code & 7];
-      table.bytes[code] = static_cast<uint8_t>(value * (1 << (code >> 4)) + IndexQuery::kFoldedBias);
-    }
-    return table;
-  }();
-
+#if MILLRACE_HAVE_BYTE_DOT
   HWY_INLINE void UnpackFolded(const uint8_t* rows, size_t n_blocks, size_t v) const {
     const DByte d;
     const DQuad dq;
-    alignas(16) static constexpr uint8_t kFirstOfFour[16] = {0, 0, 0, 0, 4,  4,  4,  4,
-                                                             8, 8, 8, 8, 12, 12, 12, 12};
-    const VByte first_of_four = hn::LoadDup128(d, kFirstOfFour);
-    const VByte table = hn::Load(d, kFolded.bytes);
-    const VByte nibble = hn::Set(d, 0x0F);
     uint8_t* HWY_RESTRICT out = VectorIn(folded_, v);
     const float* HWY_RESTRICT factors = factors_ + v * kQuads;
     for (size_t b = 0; b < n_blocks; ++b) {
+      // The exponent of a factor is how far its key's bytes are shifted.
       const VQuad factor = hn::BitCast(dq, hn::Load(DF(), factors + b * kTileKeys));
-      const VQuad fold = hn::Sub(hn::ShiftRight<19>(factor), hn::Set(dq, 127 << 4));
-      const VByte upper = hn::TableLookupBytes(hn::BitCast(d, fold), first_of_four);
+      const FoldTable table(hn::Sub(hn::ShiftRight<23>(factor), hn::Set(dq, 127)));
       VByte words[4];
       LoadTransposed(rows + 16 * b, 16 * n_blocks, words);
 #pragma GCC unroll 4
       for (size_t w = 0; w < 4; ++w, out += 2 * kQuadBytes) {
-        // (word & nibble) | upper, overwriting the word.
-        constexpr int kAndOr = 0xEA;
-        const __m512i word = words[w].raw;
-        const __m512i high =
-            _mm512_ternarylogic_epi32(_mm512_srli_epi16(word, 4), nibble.raw, upper.raw, kAndOr);
-        const __m512i low = _mm512_ternarylogic_epi32(word, nibble.raw, upper.raw, kAndOr);
-        hn::Store(VByte{_mm512_permutexvar_epi8(low, table.raw)}, d, out);
-        hn::Store(VByte{_mm512_permutexvar_epi8(high, table.raw)}, d, out + kQuadBytes);
+        VByte even;
+        VByte odd;
+        table.LookUp(words[w], even, odd);
+        hn::Store(even, d, out);
+        hn::Store(odd, d, out + kQuadBytes);
       }
     }
   }
@@ -419,12 +471,20 @@ HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RES
 #else
 inline constexpr size_t kHeads = 4;
 
-// The same for one block. Its sums of pairs are at most 8 * 2 * 24 * 12, so 16 bits hold them.
-HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RESTRICT codes, size_t,
-                         const int32_t* HWY_RESTRICT offsets, const uint8_t* next,
-                         VQuad (&sums)[kHeads][kKeyVecs]) {
+// The compiler may not rearrange the sum: it would make all products first and run out of registers.
+HWY_INLINE void KeepOrder(VPair& sum) {
+#if MILLRACE_HAVE_BYTE_DOT
+  asm("" : "+v"(sum.raw));
+#else
+  (void)sum;
+#endif
+}
+
+// pairs[h][v] += the products of one block's quads of keys * codes, in halves of 16 bits.
+HWY_INLINE void AddPairProducts(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RESTRICT codes,
+                                const uint8_t* next, VPair (&pairs)[kHeads][kKeyVecs]) {
+#pragma GCC unroll 4
   for (size_t v = 0; v < kKeyVecs; ++v) __builtin_prefetch(next + v * 64);
-  VPair pairs[kHeads][kKeyVecs];
 #pragma GCC unroll 8
   for (size_t q = 0; q < kBlockQuads; ++q) {
     VByte key[kKeyVecs];
@@ -434,11 +494,24 @@ HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RES
       const VByte code = BroadcastBytes(codes + (q * kHeadTile + h) * 4);
 #pragma GCC unroll 4
       for (size_t v = 0; v < kKeyVecs; ++v) {
-        const VPair products = PairProducts(key[v], code);
-        pairs[h][v] = q == 0 ? products : hn::Add(pairs[h][v], products);
+        pairs[h][v] = hn::Add(pairs[h][v], PairProducts(key[v], code));
+        KeepOrder(pairs[h][v]);
       }
     }
   }
+}
+
+// sums[h][v] = offsets[h] + the sum over one block of keys * codes. At most 8 * 2 * 24 * 12 come into a half.
+HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RESTRICT codes, size_t,
+                         const int32_t* HWY_RESTRICT offsets, const uint8_t* next,
+                         VQuad (&sums)[kHeads][kKeyVecs]) {
+  VPair pairs[kHeads][kKeyVecs];
+#pragma GCC unroll 8
+  for (size_t h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kKeyVecs; ++v) pairs[h][v] = hn::Zero(DPair());
+  }
+  AddPairProducts(keys, codes, next, pairs);
 #pragma GCC unroll 8
   for (size_t h = 0; h < kHeads; ++h) {
     const VQuad offset = hn::Set(DQuad(), offsets[h]);
@@ -487,15 +560,48 @@ HWY_INLINE void AddByBlocks(const IndexQuery& query, int64_t h, size_t first, si
   AddHeads([&](size_t i, size_t v) HWY_ATTR { return dots[i][v]; }, query.weights(h) + first, heads, scores);
 }
 
-#if MILLRACE_FOLD_SCALES
+#if HWY_TARGET == HWY_AVX3_DL
 // The same for heads and keys that are not wide: their sums are exact.
-HWY_INLINE void AddFolded(const IndexQuery& query, int64_t h, size_t heads, const KeyTile& tile,
+HWY_INLINE void AddFolded(const IndexQuery& query, int64_t h, size_t, size_t heads, const KeyTile& tile,
                           const uint8_t* next, VF (&scores)[kKeyVecs]) {
   static_assert(kHeads == kHeadTile);
   VQuad sums[kHeads][kKeyVecs];
   QuadSums(tile.folded(), query.folded(h), tile.n_blocks(), query.folded_offsets(h), next, sums);
   AddHeads([&](size_t i, size_t v) HWY_ATTR { return hn::ConvertTo(DF(), sums[i][v]); }, query.weights(h),
            heads, scores);
+}
+#elif MILLRACE_HAVE_BYTE_DOT
+// The same for heads and keys that are not wide: keys carry their factors, heads' are multiplied when a
+// block's halves of 16 bits are widened. A half is at most 16 * 96 * 12; what the bias adds to it wraps
+// around and is taken away again.
+HWY_INLINE void AddFolded(const IndexQuery& query, int64_t h, size_t first, size_t heads, const KeyTile& tile,
+                          const uint8_t* next, VF (&scores)[kKeyVecs]) {
+  const DQuad d;
+  VQuad sums[kHeads][kKeyVecs];
+  for (auto& head : sums) {
+    for (VQuad& sum : head) sum = hn::Zero(d);
+  }
+  for (size_t b = 0; b < tile.n_blocks(); ++b) {
+    const size_t at = b * kHeadTile + first;
+    VPair pairs[kHeads][kKeyVecs];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kHeads; ++i) {
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kKeyVecs; ++v)
+        pairs[i][v] = hn::BitCast(DPair(), hn::Set(d, query.pair_offsets(h)[at + i]));
+    }
+    AddPairProducts(tile.folded() + b * kBlockQuads * kQuadBytes,
+                    query.codes(h) + (b * kBlockQuads * kHeadTile + first) * 4, next + b * kKeyVecs * 64,
+                    pairs);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kHeads; ++i) {
+      const VPair factor = hn::BitCast(DPair(), hn::Set(d, query.pair_factors(h)[at + i]));
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kKeyVecs; ++v) sums[i][v] = hn::Add(sums[i][v], MulPairs(pairs[i][v], factor));
+    }
+  }
+  AddHeads([&](size_t i, size_t v) HWY_ATTR { return hn::ConvertTo(DF(), sums[i][v]); },
+           query.weights(h) + first, heads, scores);
 }
 #endif
 
@@ -510,9 +616,9 @@ HWY_INLINE void ScoreTile(const IndexQuery& query, const KeyTile& tile, size_t n
   for (size_t head = 0; head < n_heads; head += kHeads) {
     const auto h = static_cast<int64_t>(head / kHeadTile * kHeadTile);
     const size_t heads = HWY_MIN(n_heads - head, kHeads);
-#if MILLRACE_FOLD_SCALES
+#if MILLRACE_HAVE_BYTE_DOT
     if (!query.wide(h) && !tile.wide()) {
-      AddFolded(query, h, heads, tile, next, sums);
+      AddFolded(query, h, head % kHeadTile, heads, tile, next, sums);
       next += tile.n_blocks() * kKeyVecs * 64;
       continue;
     }

@@ -32,8 +32,8 @@ float Score(const IndexQuery& q, const uint8_t* codes, const uint8_t* scales) {
     for (int64_t b = 0; b < n_blocks; ++b) {
       int block = 0;
       for (int64_t i = 0; i < 32; ++i) {
-        const int64_t quad = b * 8 + IndexQuery::Place(i) / 4;
-        block += q.codes(tile)[(quad * kTile + lane) * 4 + IndexQuery::Place(i) % 4] *
+        const int64_t quad = b * 8 + IndexQuery::PlaceOf(i) / 4;
+        block += q.codes(tile)[(quad * kTile + lane) * 4 + IndexQuery::PlaceOf(i) % 4] *
                  ref::TwiceE2m1At(codes, b * 32 + i);
       }
       const float in_key_units = static_cast<float>(block) * ref::IndexBlockFactor(scales[b], largest);

@@ -102,7 +102,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   jobs = arena.Take<MatMulJob>(std::max(c.o_groups, c.n_routed_experts + 1));
   expert_tokens = arena.Take<ExpertTokens>(c.n_routed_experts + 1);
 
-  constexpr int64_t kIndexBlock = 1024;
+  constexpr int64_t kIndexBlock = 1536;  // a multiple of the kernel's tiles, so that none is half empty
   const int64_t index_blocks = std::max<int64_t>(1, kIndexBlock / c.candidate_block_size);
   index_block = index_blocks * c.candidate_block_size;
   // Each candidate block may be a run of its own, and each end of a page cuts one in two.
