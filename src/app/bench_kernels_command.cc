@@ -43,6 +43,7 @@ Status BenchKernels(const BenchKernelsFlags& flags) {
   const rig::MachineDescription machine = rig::DescribeMachine();
   const rig::MachineLimits limits = loops.Measure(team);
   if (!flags.common.json) fmt::print("{}{}", LimitsText(machine, limits), RowHeadText());
+  std::fflush(stdout);
   std::vector<rig::BenchRow> all;
   for (const rig::KernelCase& kernel : cases) {
     Result<std::vector<rig::BenchRow>> rows = kernel.run(bench);

@@ -42,6 +42,7 @@ Status BenchModel(const BenchModelFlags& flags) {
   const rig::MachineLimits limits = loops.Measure(team);
   if (!flags.common.json)
     fmt::print("checkpoint  {}\n{}{}", flags.checkpoint, LimitsText(machine, limits), RowHeadText());
+  std::fflush(stdout);
   std::vector<rig::BenchRow> rows;
   MILLRACE_RETURN_IF_ERROR(Measure(flags, bench, [&](const rig::BenchRow& row) {
     if (!flags.common.json) fmt::print("{}", RowText(row));
