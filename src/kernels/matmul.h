@@ -47,11 +47,15 @@ inline constexpr size_t kChunkCols = 512;
 inline constexpr int64_t kBandRows = 64;
 inline constexpr int64_t kTokenBlock = 64;
 
-// Rows that one task takes well: the height of a scale tile, or a band where each row has work for many
-// tokens; fewer of a matrix that has too few rows to give several threads work (a hyper-connection's 24).
-constexpr int64_t TaskRows(int64_t rows, int64_t n_tokens) {
+// Rows that one task takes well when n_threads share a product: a band where each row has work for many
+// tokens; else multiples of a scale tile's height, more of them the more rows there are for each thread,
+// because a task's first rows come from memory unforeseen; fewer of a matrix that has too few rows for
+// several threads (a hyper-connection's 24).
+constexpr int64_t TaskRows(int64_t rows, int64_t n_tokens, int64_t n_threads) {
   if (rows < 4 * kBandRows) return kStripRows;
-  return n_tokens > 8 ? kBandRows : 32;
+  if (n_tokens > 8) return kBandRows;
+  const int64_t share = rows / (8 * n_threads) / 32 * 32;
+  return share < 32 ? 32 : share < 256 ? share : 256;
 }
 
 // Floats of scratch that MatMul needs for matrices of up to `max_cols` columns, with room to start on a cache

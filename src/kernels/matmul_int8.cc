@@ -72,6 +72,7 @@ void QuantizeInt8BlockImpl(const float* x, QuantizedGroup& group, size_t j) {
 struct Int8Product {
   const uint8_t* codes;   // [rows, cols / 2]
   const uint8_t* scales;  // [rows, n_blocks]
+  const uint8_t* scales_end;
   size_t n_blocks;
   size_t row_bytes;
 };
@@ -140,12 +141,12 @@ HWY_INLINE void DecodeScales(const Int8Product& a, const size_t* HWY_RESTRICT ro
   alignas(16) uint8_t padded[kRows][kChunkBlocks];
   const uint8_t* from[kRows];
   for (size_t r = 0; r < kRows; ++r) from[r] = a.scales + rows[r] * a.n_blocks + first_block;
-  if (n < kChunkBlocks) {  // a read of sixteen could leave the matrix
-    for (size_t r = 0; r < kRows; ++r) {
-      std::memcpy(padded[r], from[r], n);
-      std::memset(padded[r] + n, 0, kChunkBlocks - n);
-      from[r] = padded[r];
-    }
+  for (size_t r = 0; n < kChunkBlocks && r < kRows; ++r) {
+    if (static_cast<size_t>(a.scales_end - from[r]) >= kChunkBlocks) continue;
+    // A read of sixteen would leave the matrix.
+    std::memset(padded[r], 0, kChunkBlocks);
+    std::memcpy(padded[r], from[r], n);
+    from[r] = padded[r];
   }
   VQuad dwords[4];
   TransposeDwords([&](size_t r) HWY_ATTR { return from[r]; }, dwords);
@@ -481,10 +482,12 @@ void MatMulInt8Impl(const WeightMatrix& a, int64_t row_begin, int64_t row_end, c
                     int64_t n_tokens, float* y, int64_t y_stride, float* scratch) {
   const auto cols = static_cast<size_t>(a.cols);
   const size_t n_blocks = cols / kInt8Block;
-  const Int8Product product{.codes = reinterpret_cast<const uint8_t*>(a.data),
-                            .scales = reinterpret_cast<const uint8_t*>(a.scales),
-                            .n_blocks = n_blocks,
-                            .row_bytes = cols / 2};
+  const Int8Product product{
+      .codes = reinterpret_cast<const uint8_t*>(a.data),
+      .scales = reinterpret_cast<const uint8_t*>(a.scales),
+      .scales_end = reinterpret_cast<const uint8_t*>(a.scales) + static_cast<size_t>(a.rows) * n_blocks,
+      .n_blocks = n_blocks,
+      .row_bytes = cols / 2};
   for (int64_t t0 = 0; t0 < n_tokens; t0 += kInt8TokenBlock) {
     const auto n = static_cast<size_t>(std::min<int64_t>(kInt8TokenBlock, n_tokens - t0));
     const QuantizedGroup* tokens[kInt8TokenBlock];

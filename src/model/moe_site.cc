@@ -8,9 +8,7 @@
 namespace millrace::model {
 namespace {
 
-constexpr int64_t kBlockRows = 32;                   // that are rounded to 8 bits together
-constexpr int64_t kExpandRows = kernels::kBandRows;  // of gate and of up that one task computes
-static_assert(kExpandRows % kBlockRows == 0);
+constexpr int64_t kBlockRows = 32;  // that are rounded to 8 bits together; every task takes a multiple
 
 // One layer's mixture of experts over the running batch (shared/spec/v41-text.md, section 5.6). Tokens are
 // grouped by expert, so that each expert's weights are read once for all its tokens.
@@ -110,10 +108,12 @@ void MoeSite::ExpandTokens() {
                        .routed = true};
   }
   expansions[n++] = {.expert = &weights_.shared, .first = n_slots_, .n_tokens = ctx_.batch.n_tokens()};
-  const int64_t tasks = (width_ + kExpandRows - 1) / kExpandRows;
+  const int64_t task_rows =
+      std::max(kBlockRows, kernels::TaskRows(width_, ctx_.batch.n_tokens(), ctx_.pool.size()));
+  const int64_t tasks = (width_ + task_rows - 1) / task_rows;
   ctx_.pool.ParallelFor(n * static_cast<size_t>(tasks), [&](size_t task, int worker) {
-    const auto begin = static_cast<int64_t>(task) % tasks * kExpandRows;
-    ExpandRows(expansions[task / static_cast<size_t>(tasks)], begin, std::min(begin + kExpandRows, width_),
+    const auto begin = static_cast<int64_t>(task) % tasks * task_rows;
+    ExpandRows(expansions[task / static_cast<size_t>(tasks)], begin, std::min(begin + task_rows, width_),
                s.workers[static_cast<size_t>(worker)]);
   });
 }
