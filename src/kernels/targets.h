@@ -10,13 +10,15 @@
 // A kernel file without that set runs its AVX-512 code on such a machine.
 //
 // Under sanitizers AVX-512 is left out too: it is the same source as AVX2 with longer vectors, and
-// instrumented vector code takes the compiler minutes.
+// instrumented vector code takes the compiler minutes. The fuzzers, which multiply nothing, leave out AVX2 too.
 #if defined(MILLRACE_WITH_INT8_DOT)
 #define HWY_WANT_AVX3_DL
 #endif
 #include <hwy/detect_targets.h>
 
-#if defined(MILLRACE_SANITIZED)
+#if defined(MILLRACE_FUZZING)
+#define MILLRACE_SLOW_TO_BUILD (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)
+#elif defined(MILLRACE_SANITIZED)
 #define MILLRACE_SLOW_TO_BUILD (HWY_AVX3 | HWY_AVX3_DL)
 #else
 #define MILLRACE_SLOW_TO_BUILD 0
