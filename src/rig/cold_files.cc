@@ -83,6 +83,7 @@ Result<uint64_t> ColdFiles::ReadAll() const {
   for (const fs::path& path : files_) {
     const OpenFile file(path);
     if (file.fd() < 0) return IoError(path);
+    posix_fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);  // doubles what is read ahead
     ssize_t n = 0;
     while ((n = read(file.fd(), chunk.data(), chunk.size())) > 0) bytes += static_cast<uint64_t>(n);
     if (n < 0) return IoError(path);
