@@ -10,7 +10,8 @@
 // A kernel file without that set runs its AVX-512 code on such a machine.
 //
 // Under sanitizers AVX-512 is left out too: it is the same source as AVX2 with longer vectors, and
-// instrumented vector code takes the compiler minutes. The fuzzers, which multiply nothing, leave out AVX2 too.
+// instrumented vector code takes the compiler minutes. The fuzzers, which multiply nothing, leave out AVX2
+// too.
 #if defined(MILLRACE_WITH_INT8_DOT)
 #define HWY_WANT_AVX3_DL
 #endif
