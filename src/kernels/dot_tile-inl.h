@@ -60,36 +60,38 @@ HWY_INLINE float ReduceLanes(const VF* HWY_RESTRICT sums) {
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-// The partial sums of kTokens x kTileRows dot products.
-template <size_t kTokens>
-using TileSums = VF[kTokens][kTileRows][kVecs];
+// The partial sums of kTokens x kRows dot products.
+template <size_t kTokens, size_t kRows = kTileRows>
+using TileSums = VF[kTokens][kRows][kVecs];
 
-template <size_t kTokens>
-HWY_INLINE void ZeroSums(TileSums<kTokens>& sums) {
+template <size_t kTokens, size_t kRows = kTileRows>
+HWY_INLINE void ZeroSums(TileSums<kTokens, kRows>& sums) {
+#pragma GCC unroll 8
   for (size_t t = 0; t < kTokens; ++t) {
-    for (size_t r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kRows; ++r) {
       for (size_t v = 0; v < kVecs; ++v) sums[t][r][v] = hn::Zero(DF());
     }
   }
 }
 
 // Adds w[r] . x[t] over n elements, n a multiple of 16.
-template <size_t kTokens>
+template <size_t kTokens, size_t kRows = kTileRows>
 HWY_INLINE void AddToSums(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x, size_t n,
-                          TileSums<kTokens>& sums) {
+                          TileSums<kTokens, kRows>& sums) {
   const DF d;
   for (size_t i = 0; i < n; i += kLanes) {
 #pragma GCC unroll 4
     for (size_t v = 0; v < kVecs; ++v) {
       const size_t at = i + v * kVecLanes;
-      VF row[kTileRows];
+      VF row[kRows];
 #pragma GCC unroll 4
-      for (size_t r = 0; r < kTileRows; ++r) row[r] = hn::LoadU(d, w[r] + at);
-#pragma GCC unroll 4
+      for (size_t r = 0; r < kRows; ++r) row[r] = hn::LoadU(d, w[r] + at);
+#pragma GCC unroll 8
       for (size_t t = 0; t < kTokens; ++t) {
         const VF xv = hn::LoadU(d, x[t] + at);
 #pragma GCC unroll 4
-        for (size_t r = 0; r < kTileRows; ++r) sums[t][r][v] = Fma(row[r], xv, sums[t][r][v]);
+        for (size_t r = 0; r < kRows; ++r) sums[t][r][v] = Fma(row[r], xv, sums[t][r][v]);
       }
     }
   }

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/byte_vectors-inl.h"
 #include "kernels/dot_tile-inl.h"
 #include "kernels/index_score.h"
-#include "kernels/int8_dot-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
@@ -22,30 +22,6 @@ namespace HWY_NAMESPACE {
 
 // Where bytes can be multiplied, keys' scales are shifted into them if they fit, so that a whole dot product
 // is one integer. The products below take smaller bytes.
-#if !MILLRACE_HAVE_BYTE_DOT
-using DByte = hn::ScalableTag<uint8_t>;
-using DQuad = hn::ScalableTag<int32_t>;
-using DPair = hn::ScalableTag<int16_t>;
-using VByte = hn::Vec<DByte>;
-using VQuad = hn::Vec<DQuad>;
-using VPair = hn::Vec<DPair>;
-inline constexpr size_t kQuads = HWY_LANES(int32_t);
-
-// Each lane: the sum of two products of an unsigned byte of `u`, at most 127, with a signed one of `s`.
-HWY_INLINE VPair PairProducts(VByte u, VByte s) {
-  const DPair d;
-  const VPair even = hn::Mul(hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(d, u))),
-                             hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(d, s))));
-  return hn::Add(even, hn::Mul(hn::ShiftRight<8>(hn::BitCast(d, u)), hn::ShiftRight<8>(hn::BitCast(d, s))));
-}
-
-HWY_INLINE VQuad SumPairs(VPair pairs) {
-  const DQuad d;
-  const VQuad both = hn::BitCast(d, pairs);
-  return hn::Add(hn::ShiftRight<16>(hn::ShiftLeft<16>(both)), hn::ShiftRight<16>(both));
-}
-#endif
-
 inline constexpr size_t kKeyVecs =
     HWY_TARGET == HWY_AVX3_DL ? 3 : 2;  // vectors of keys in a tile, a 32-bit lane each
 inline constexpr size_t kTileKeys = kKeyVecs * kQuads;
@@ -169,32 +145,14 @@ HWY_INLINE hn::Vec<D> LoadEveryFourth(D d, const uint8_t* rows, size_t stride) {
 
 // words[w] = the w-th four bytes of each of kQuads rows, a lane for each.
 HWY_INLINE void LoadTransposed(const uint8_t* rows, size_t stride, VByte (&words)[4]) {
-  const DByte d;
-  const hn::Repartition<uint32_t, DByte> d32;
-  const hn::Repartition<uint64_t, DByte> d64;
-  hn::Vec<decltype(d32)> in[4];
+  VQuad in[4], out[4];
 #pragma GCC unroll 4
-  for (size_t i = 0; i < 4; ++i) in[i] = hn::BitCast(d32, LoadEveryFourth(d, rows + i * stride, stride));
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d32, in[0], in[1]));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d32, in[2], in[3]));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d32, in[0], in[1]));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d32, in[2], in[3]));
-  words[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
-  words[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
-  words[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
-  words[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+  for (size_t i = 0; i < 4; ++i)
+    in[i] = hn::BitCast(DQuad(), LoadEveryFourth(DByte(), rows + i * stride, stride));
+  TransposeQuads(in, out);
+#pragma GCC unroll 4
+  for (size_t w = 0; w < 4; ++w) words[w] = hn::BitCast(DByte(), out[w]);
 }
-
-HWY_INLINE VByte LowNibbles(VByte v) {
-  return hn::And(v, hn::Set(DByte(), 0x0F));
-}
-HWY_INLINE VByte HighNibbles(VByte v) {
-  const hn::Repartition<uint16_t, DByte> d16;
-  return LowNibbles(hn::BitCast(DByte(), hn::ShiftRight<4>(hn::BitCast(d16, v))));
-}
-
-alignas(16) inline constexpr uint8_t kBiased[16] = {12, 13, 14, 15, 16, 18, 20, 24,
-                                                    12, 11, 10, 9,  8,  6,  4,  0};
 
 #if HWY_TARGET == HWY_AVX3_DL
 // By e2m1 code + 16 * shift.
@@ -204,7 +162,7 @@ struct FoldedCodes {
 inline constexpr FoldedCodes kFolded = [] {
   FoldedCodes folded{};
   for (int code = 0; code < 64; ++code) {
-    const int value = kBiased[code & 15] - IndexQuery::kBias;
+    const int value = kDoubledPlus12[code & 15] - IndexQuery::kBias;
     folded.bytes[code] = static_cast<uint8_t>(value * (1 << (code >> 4)) + IndexQuery::kFoldedBias);
   }
   return folded;
@@ -239,7 +197,7 @@ class FoldTable {
 // The same: looked up in 16 and multiplied. Biased values, at most 24, stay in their bytes.
 class FoldTable {
  public:
-  HWY_INLINE explicit FoldTable(VQuad shift) : table_(hn::LoadDup128(DByte(), kBiased)) {
+  HWY_INLINE explicit FoldTable(VQuad shift) : table_(hn::LoadDup128(DByte(), kDoubledPlus12)) {
     const DQuad dq;
     const VQuad power = hn::Shl(hn::Set(dq, 1), shift);
     factor_ = hn::BitCast(DPair(), hn::Or(power, hn::ShiftLeft<16>(power)));
@@ -370,7 +328,7 @@ class KeyTile {
 
   HWY_INLINE void Unpack(const uint8_t* rows, size_t n_blocks, size_t v) const {
     const DByte d;
-    const VByte table = hn::LoadDup128(d, kBiased);
+    const VByte table = hn::LoadDup128(d, kDoubledPlus12);
     uint8_t* HWY_RESTRICT out = VectorIn(quads_, v);
     for (size_t b = 0; b < n_blocks; ++b) {
       VByte words[4];

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/index_keys-inl.h"
 
@@ -19,24 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-// Each lane: the two products of 16-bit halves, added.
-HWY_INLINE VQuad MulPairs(VPair a, VPair b) {
-#if HWY_TARGET == HWY_AVX2
-  return VQuad{_mm256_madd_epi16(a.raw, b.raw)};
-#else
-  return VQuad{_mm512_madd_epi16(a.raw, b.raw)};
-#endif
-}
-#endif
-
-HWY_INLINE VByte BroadcastBytes(const int8_t* bytes) {
-  int32_t word;
-  std::memcpy(&word, bytes, sizeof(word));
-  return hn::BitCast(DByte(), hn::Set(DQuad(), word));
-}
-
-// The two vectors' worth of keys of quad q, in block `keys`.
+// The kKeyVecs vectors of keys of quad q, in block `keys`.
 HWY_INLINE void LoadKeys(const uint8_t* HWY_RESTRICT keys, size_t q, VByte (&key)[kKeyVecs]) {
 #pragma GCC unroll 4
   for (size_t v = 0; v < kKeyVecs; ++v) key[v] = hn::Load(DByte(), keys + q * kQuadBytes + v * 4 * kQuads);
@@ -65,7 +47,7 @@ HWY_INLINE void QuadSums(const uint8_t* HWY_RESTRICT keys, const int8_t* HWY_RES
       LoadKeys(keys, q, key);
 #pragma GCC unroll 8
       for (size_t h = 0; h < kHeads; ++h) {
-        const VByte code = BroadcastBytes(codes + (q * kHeadTile + h) * 4);
+        const VByte code = BroadcastQuad(codes + (q * kHeadTile + h) * 4);
 #pragma GCC unroll 4
         for (size_t v = 0; v < kKeyVecs; ++v) sums[h][v] = AddByteProducts(sums[h][v], key[v], code);
       }
@@ -95,7 +77,7 @@ HWY_INLINE void AddPairProducts(const uint8_t* HWY_RESTRICT keys, const int8_t* 
     LoadKeys(keys, q, key);
 #pragma GCC unroll 8
     for (size_t h = 0; h < kHeads; ++h) {
-      const VByte code = BroadcastBytes(codes + (q * kHeadTile + h) * 4);
+      const VByte code = BroadcastQuad(codes + (q * kHeadTile + h) * 4);
 #pragma GCC unroll 4
       for (size_t v = 0; v < kKeyVecs; ++v) {
         pairs[h][v] = hn::Add(pairs[h][v], PairProducts(key[v], code));

@@ -1,5 +1,5 @@
-// Integer dot products of unsigned by signed bytes, for which Highway 1.0 has no operation. Included once per
-// instruction set (no #pragma once). MILLRACE_HAVE_BYTE_DOT says whether the set has them.
+// Products of decoded fp4 weights with 8-bit activations for matmul_int8.cc, where the instruction set
+// multiplies bytes. Included once per instruction set (no #pragma once).
 
 #if defined(MILLRACE_KERNELS_INT8_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_KERNELS_INT8_DOT_INL_H_
@@ -8,41 +8,17 @@
 #define MILLRACE_KERNELS_INT8_DOT_INL_H_
 #endif
 
-#include <hwy/highway.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "kernels/byte_vectors-inl.h"
 #include "kernels/matmul_int8.h"
-
-#undef MILLRACE_HAVE_BYTE_DOT
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-#define MILLRACE_HAVE_BYTE_DOT 1
-#else
-#define MILLRACE_HAVE_BYTE_DOT 0
-#endif
 
 #if MILLRACE_HAVE_BYTE_DOT
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using DByte = hn::ScalableTag<uint8_t>;
-using DQuad = hn::ScalableTag<int32_t>;  // a lane for each four bytes
-using VByte = hn::Vec<DByte>;
-using VQuad = hn::Vec<DQuad>;
-inline constexpr size_t kQuads = HWY_LANES(int32_t);
-
-// The same four bytes in every lane.
-HWY_INLINE VByte BroadcastQuad(const int8_t* bytes) {
-  int32_t word;
-  std::memcpy(&word, bytes, sizeof(word));
-  return hn::BitCast(DByte(), hn::Set(DQuad(), word));
-}
-
 // The eight quads of a block whose codes start at byte `from` of a group: of its even channels, then of its
 // odd ones.
 HWY_INLINE const int8_t* QuadOf(const QuantizedGroup* group, size_t from, size_t n) {
@@ -50,13 +26,6 @@ HWY_INLINE const int8_t* QuadOf(const QuantizedGroup* group, size_t from, size_t
 }
 
 #if HWY_TARGET == HWY_AVX3_DL
-
-// sum + the four products of each lane. Written out because Highway 1.0 compiles this set without the option
-// that the compiler's own intrinsic wants; every processor of the set has the instruction.
-HWY_INLINE VQuad AddByteProducts(VQuad sum, VByte u, VByte s) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(u.raw), "v"(s.raw));
-  return sum;
-}
 
 // Lane i is the sum over the two n and the four bytes of the lane of u[n] * s[n]; u unsigned and s signed
 // bytes, |u * s| at most 24 * 127.
@@ -86,25 +55,6 @@ HWY_INLINE void AddQuadProducts(const uint8_t* HWY_RESTRICT u, const QuantizedGr
 }
 
 #else
-
-using DPair = hn::ScalableTag<int16_t>;
-using VPair = hn::Vec<DPair>;
-
-HWY_INLINE VPair PairProducts(VByte u, VByte s) {
-#if HWY_TARGET == HWY_AVX2
-  return VPair{_mm256_maddubs_epi16(u.raw, s.raw)};
-#else
-  return VPair{_mm512_maddubs_epi16(u.raw, s.raw)};
-#endif
-}
-
-HWY_INLINE VQuad SumPairs(VPair pairs) {
-#if HWY_TARGET == HWY_AVX2
-  return VQuad{_mm256_madd_epi16(pairs.raw, hn::Set(DPair(), int16_t{1}).raw)};
-#else
-  return VQuad{_mm512_madd_epi16(pairs.raw, hn::Set(DPair(), int16_t{1}).raw)};
-#endif
-}
 
 // Both as above. Four pairs of products, at most 4 * 2 * 24 * 127, fit into 16 bits, so they are widened
 // once.

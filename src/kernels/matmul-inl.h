@@ -36,21 +36,13 @@ HWY_INLINE void DecodeInto(const Row& row, size_t begin, size_t end, float* HWY_
   }
 }
 
-// The partial sums of kRows rows with kTokens tokens, which fit into the registers.
-template <size_t kRows, size_t kTokens>
-using ProductSums = VF[kTokens][kRows][kVecs];
-
-// out[t * out_stride + r] = rows[r] . x[t], each row decoded in registers on the way.
+// out[t * kRows + r] = rows[r] . x[t], each row decoded in registers on the way.
 template <size_t kRows, size_t kTokens, class Row>
 HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t cols,
-                              float* HWY_RESTRICT out, size_t out_stride) {
+                              float* HWY_RESTRICT out) {
   const DF d;
-  ProductSums<kRows, kTokens> sums;
-  for (size_t t = 0; t < kTokens; ++t) {
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t v = 0; v < kVecs; ++v) sums[t][r][v] = hn::Zero(d);
-    }
-  }
+  TileSums<kTokens, kRows> sums;
+  ZeroSums<kTokens, kRows>(sums);
   constexpr size_t kPrefetchCols = 64 * 8 / Row::kBits;  // of a cache line
   const size_t ahead = kRows * cols;
   for (size_t at = 0; at < cols; at += kBlock) {
@@ -75,7 +67,7 @@ HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* 
     }
   }
   for (size_t t = 0; t < kTokens; ++t) {
-    for (size_t r = 0; r < kRows; ++r) out[t * out_stride + r] = ReduceLanes(sums[t][r]);
+    for (size_t r = 0; r < kRows; ++r) out[t * kRows + r] = ReduceLanes(sums[t][r]);
   }
 }
 
@@ -101,7 +93,7 @@ template <size_t kTokens>
 HWY_INLINE void AddTileInMemory(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x,
                                 size_t n, float* HWY_RESTRICT memory) {
   const DF d;
-  ProductSums<kStripTileRows, kTokens> sums;
+  TileSums<kTokens, kStripTileRows> sums;
 #pragma GCC unroll 8
   for (size_t t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
@@ -110,21 +102,7 @@ HWY_INLINE void AddTileInMemory(const float* const* HWY_RESTRICT w, const float*
         sums[t][r][v] = hn::LoadU(d, memory + t * kSumsPerToken + r * kLanes + v * kVecLanes);
     }
   }
-  for (size_t i = 0; i < n; i += kLanes) {
-#pragma GCC unroll 4
-    for (size_t v = 0; v < kVecs; ++v) {
-      const size_t at = i + v * kVecLanes;
-      VF row[kStripTileRows];
-#pragma GCC unroll 4
-      for (size_t r = 0; r < kStripTileRows; ++r) row[r] = hn::LoadU(d, w[r] + at);
-#pragma GCC unroll 8
-      for (size_t t = 0; t < kTokens; ++t) {
-        const VF xv = hn::LoadU(d, x[t] + at);
-#pragma GCC unroll 4
-        for (size_t r = 0; r < kStripTileRows; ++r) sums[t][r][v] = Fma(row[r], xv, sums[t][r][v]);
-      }
-    }
-  }
+  AddToSums<kTokens, kStripTileRows>(w, x, n, sums);
 #pragma GCC unroll 8
   for (size_t t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
@@ -239,7 +217,7 @@ HWY_INLINE void MatMulFewTokens(const WeightMatrix& a, int64_t row_begin, int64_
     for (size_t r = 0; r < kRows; ++r)
       rows[r] = Row(a, std::min(first + static_cast<int64_t>(r), row_end - 1));
     float out[kTokens * kRows];
-    DecodeDotTile<kRows, kTokens>(rows, tokens, static_cast<size_t>(a.cols), out, kRows);
+    DecodeDotTile<kRows, kTokens>(rows, tokens, static_cast<size_t>(a.cols), out);
     const size_t n_rows = HWY_MIN(kRows, static_cast<size_t>(row_end - first));
     for (size_t t = 0; t < kTokens; ++t) {
       for (size_t r = 0; r < n_rows; ++r)

@@ -90,25 +90,15 @@ inline constexpr size_t kChunkBlocks = 16;
 using DRow = hn::ScalableTag<float>;
 using VRow = hn::Vec<DRow>;
 
+// Twice the e2m1 value of each nibble, plus 12.
 HWY_INLINE VByte UnsignedWeights(VByte nibbles) {
-  // Twice the e2m1 value, plus 12.
-  alignas(16) static constexpr uint8_t kDoubledPlus12[16] = {12, 13, 14, 15, 16, 18, 20, 24,
-                                                             12, 11, 10, 9,  8,  6,  4,  0};
   return hn::TableLookupBytes(hn::LoadDup128(DByte(), kDoubledPlus12), nibbles);
-}
-
-HWY_INLINE VByte LowNibbles(VByte pairs) {
-  return hn::And(pairs, hn::Set(DByte(), uint8_t{15}));
-}
-HWY_INLINE VByte HighNibbles(VByte pairs) {
-  return hn::ShiftRight<4>(pairs);
 }
 
 // dwords[d] lane r = bytes 4 d .. 4 d + 3 of the sixteen at row(r).
 template <class RowFn>
 HWY_INLINE void TransposeDwords(const RowFn& row, VQuad (&dwords)[4]) {
   const DQuad d;
-  const hn::Repartition<int64_t, DQuad> d64;
   const hn::FixedTag<uint8_t, 16> d128;
   VQuad z[4];
   // Vector k holds rows k, k + 4, ... so that the shuffles below, which act within 128 bits, leave rows in
@@ -124,14 +114,7 @@ HWY_INLINE void TransposeDwords(const RowFn& row, VQuad (&dwords)[4]) {
       z[k] = hn::BitCast(d, low);
     }
   }
-  const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, z[0], z[1]));
-  const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, z[0], z[1]));
-  const auto cd_low = hn::BitCast(d64, hn::InterleaveLower(d, z[2], z[3]));
-  const auto cd_high = hn::BitCast(d64, hn::InterleaveUpper(d, z[2], z[3]));
-  dwords[0] = hn::BitCast(d, hn::InterleaveLower(d64, ab_low, cd_low));
-  dwords[1] = hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, cd_low));
-  dwords[2] = hn::BitCast(d, hn::InterleaveLower(d64, ab_high, cd_high));
-  dwords[3] = hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, cd_high));
+  TransposeQuads(z, dwords);
 }
 
 // scales[b * stride + r] = the weight scale of row rows[r], block first_block + b.
