@@ -42,7 +42,7 @@ class DecodingToken {
         weights_(static_cast<size_t>(kHeads * kernels::AttentionStride(kRows))),
         denominators_(kHeads),
         out_(kHeads * kDim) {
-    const AlignedVector<float> window = RandomActivations(kWindow * kDim, 33);
+    const kernels::AlignedVector<float> window = RandomActivations(kWindow * kDim, 33);
     kernels::QuantizeQ8(window.data(), kWindow * kDim, window_codes_.data(), window_scales_.data());
     FillLatents();
     std::mt19937_64 random(35);
@@ -114,7 +114,7 @@ class DecodingToken {
   uint8_t* LatentScales() const { return reinterpret_cast<uint8_t*>(latent_scales_.data()); }
 
   void FillLatents() {
-    const AlignedVector<float> latents = RandomActivations(kDifferent * kDim, 34);
+    const kernels::AlignedVector<float> latents = RandomActivations(kDifferent * kDim, 34);
     kernels::QuantizeQ4b(latents.data(), kDifferent * kDim, LatentCodes(), LatentScales());
     for (int64_t e = kDifferent; e < kEntries; e += kDifferent) {
       std::memcpy(LatentCodes() + e * kDim / 2, LatentCodes(), kDifferent * kDim / 2);
@@ -123,11 +123,11 @@ class DecodingToken {
   }
 
   Team& team_;
-  AlignedVector<float> q_, sinks_;
-  AlignedVector<uint8_t> window_codes_, window_scales_;
+  kernels::AlignedVector<float> q_, sinks_;
+  kernels::AlignedVector<uint8_t> window_codes_, window_scales_;
   HugeBuffer latent_codes_, latent_scales_;
   std::vector<kernels::LatentRow> selections_;  // [kSelections, kSelected]
-  AlignedVector<float> weights_, denominators_, out_;
+  kernels::AlignedVector<float> weights_, denominators_, out_;
   kernels::AttentionQuery query_;
   int64_t next_ = 0;
 };

@@ -24,7 +24,7 @@ constexpr int64_t kTokens = kExperts * kTokensAnExpert / kTopK;
 constexpr int64_t kSlots = kTokens * kTopK;
 // Sixteen experts are 300 MB; the 48 use them in turn, so each finds its weights in memory, not in a cache.
 constexpr int64_t kStored = 16;
-constexpr int64_t kTaskRows = 32;
+constexpr int64_t kBlockRows = 32;  // that are rounded together
 constexpr float kSwiGluLimit = 10;
 constexpr float kRoutingWeight = 0.25f;
 
@@ -81,21 +81,24 @@ class ExpertBatch {
  private:
   void PlanProducts();
 
-  // Gate, up and, unless only those are wanted, their activation: one loop, a task for 32 rows of an expert.
+  // Gate, up and, unless only those are wanted, their activation: one loop, cut as the forward pass cuts it.
   void Expand(bool activate) {
     if (fast_) token_codes_.Quantize(x_.data(), team_);
-    constexpr size_t kTasks = kWidth / kTaskRows;
-    team_.pool().ParallelFor(kExperts * kTasks, [&](size_t task, int worker) {
-      const size_t e = task / kTasks;
-      const int64_t begin = static_cast<int64_t>(task % kTasks) * kTaskRows;
-      team_.RunRows(expand_[2 * e], begin, begin + kTaskRows, worker);
-      team_.RunRows(expand_[2 * e + 1], begin, begin + kTaskRows, worker);
+    const int64_t task_rows = std::max(kBlockRows, kernels::TaskRows(kWidth, kTokens, team_.size()));
+    const auto tasks = static_cast<size_t>((kWidth + task_rows - 1) / task_rows);
+    team_.pool().ParallelFor(kExperts * tasks, [&](size_t task, int worker) {
+      const size_t e = task / tasks;
+      const int64_t begin = static_cast<int64_t>(task % tasks) * task_rows;
+      const int64_t end = std::min(begin + task_rows, kWidth);
+      team_.RunRows(expand_[2 * e], begin, end, worker);
+      team_.RunRows(expand_[2 * e + 1], begin, end, worker);
       const int64_t first = static_cast<int64_t>(e) * kTokensAnExpert;
       for (int64_t slot = first; activate && slot < first + kTokensAnExpert; ++slot) {
         float* gate = gate_rows_.data() + slot * kWidth + begin;
-        kernels::SwiGlu(gate, up_rows_.data() + slot * kWidth + begin, kTaskRows, kSwiGluLimit,
+        kernels::SwiGlu(gate, up_rows_.data() + slot * kWidth + begin, end - begin, kSwiGluLimit,
                         kRoutingWeight, gate);
-        if (fast_) slot_codes_.QuantizeBlock(gate, slot, begin);
+        for (int64_t row = begin; fast_ && row < end; row += kBlockRows)
+          slot_codes_.QuantizeBlock(gate + row - begin, slot, row);
       }
     });
   }
@@ -117,12 +120,12 @@ class ExpertBatch {
   Team& team_;
   MatrixCopies up_;  // gate and up of each stored expert
   MatrixCopies down_;
-  AlignedVector<float> x_;  // [tokens, hidden]
+  kernels::AlignedVector<float> x_;  // [tokens, hidden]
   QuantizedBatch token_codes_;
   QuantizedBatch slot_codes_;
   std::vector<int32_t> slot_token_;  // by expert
-  AlignedVector<float> gate_rows_, up_rows_, down_rows_;
-  AlignedVector<float> out_;  // [tokens, hidden]
+  kernels::AlignedVector<float> gate_rows_, up_rows_, down_rows_;
+  kernels::AlignedVector<float> out_;  // [tokens, hidden]
   std::vector<kernels::QuantizedRows> token_views_, slot_views_;
   std::vector<Product> expand_, contract_;
 };

@@ -31,7 +31,7 @@ constexpr int64_t kMostQueries = 4;
 struct Fp4Vectors {
   Fp4Vectors(int64_t n, uint64_t seed)
       : codes(static_cast<size_t>(n * kDim / 2)), scales(static_cast<size_t>(n * kDim / 32)) {
-    const AlignedVector<float> values = RandomActivations(n * kDim, seed);
+    const kernels::AlignedVector<float> values = RandomActivations(n * kDim, seed);
     kernels::QuantizeQ4a(values.data(), n * kDim, codes.data(), scales.data());
   }
   std::vector<uint8_t> codes;
@@ -121,11 +121,11 @@ class IndexSearch {
   Team& team_;
   int64_t n_queries_;
   Fp4Vectors q_;
-  AlignedVector<float> weights_;
+  kernels::AlignedVector<float> weights_;
   Fp4Vectors keys_;
   HugeBuffer query_memory_;
   HugeBuffer tiles_;
-  AlignedVector<float> scores_;
+  kernels::AlignedVector<float> scores_;
   std::vector<kernels::IndexQuery> queries_;
   std::vector<std::vector<kernels::Scored>> found_;
   std::vector<kernels::RunningTopK> best_;

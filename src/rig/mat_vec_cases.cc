@@ -57,10 +57,10 @@ class MatVec {
  private:
   bool fast_;
   Team& team_;
-  AlignedVector<float> x_;
+  kernels::AlignedVector<float> x_;
   QuantizedBatch codes_;
   kernels::QuantizedRows rows_;
-  AlignedVector<float> y_;
+  kernels::AlignedVector<float> y_;
   std::vector<Product> products_;
 };
 

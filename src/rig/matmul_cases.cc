@@ -21,7 +21,7 @@ constexpr int64_t kSize = 5120;
 // fp8 matrices, a different one each run, times some tokens.
 class Fp8MatMul {
  public:
-  Fp8MatMul(MatrixCopies& matrices, const AlignedVector<float>& x, int64_t n_tokens, Team& team)
+  Fp8MatMul(MatrixCopies& matrices, const kernels::AlignedVector<float>& x, int64_t n_tokens, Team& team)
       : matrices_(matrices), team_(team), y_(static_cast<size_t>(n_tokens * kSize)) {
     product_ = {
         .x = {.base = x.data(), .stride = kSize}, .n_tokens = n_tokens, .y = y_.data(), .y_stride = kSize};
@@ -35,7 +35,7 @@ class Fp8MatMul {
   }
   // The matrix of the last run.
   const kernels::WeightMatrix& matrix() const { return *product_.a; }
-  const AlignedVector<float>& y() const { return y_; }
+  const kernels::AlignedVector<float>& y() const { return y_; }
   Status Verify() const { return VerifyProduct(product_, "fp8 matmul"); }
   Contestant AsContestant() {
     return {.run = [this] { Run(); },
@@ -46,14 +46,14 @@ class Fp8MatMul {
  private:
   MatrixCopies& matrices_;
   Team& team_;
-  AlignedVector<float> y_;
+  kernels::AlignedVector<float> y_;
   Product product_;
 };
 
 // The same by sgemm, on float32 copies of matrices: two, because one is already larger than most caches.
 class SgemmMatMul {
  public:
-  SgemmMatMul(const Blas& blas, const AlignedVector<float>& x, int64_t n_tokens, Team& team)
+  SgemmMatMul(const Blas& blas, const kernels::AlignedVector<float>& x, int64_t n_tokens, Team& team)
       : blas_(blas),
         x_(x),
         n_tokens_(n_tokens),
@@ -75,7 +75,7 @@ class SgemmMatMul {
     ++runs_;
   }
   // Both sum products in different orders.
-  Status ExpectNear(const AlignedVector<float>& expected) const {
+  Status ExpectNear(const kernels::AlignedVector<float>& expected) const {
     double error = 0;
     double norm = 0;
     for (size_t i = 0; i < y_.size(); ++i) {
@@ -100,12 +100,12 @@ class SgemmMatMul {
   float* Copy(size_t i) const { return reinterpret_cast<float*>(memory_.data()) + i * kSize * kSize; }
 
   const Blas& blas_;
-  const AlignedVector<float>& x_;
+  const kernels::AlignedVector<float>& x_;
   int64_t n_tokens_;
   Team& team_;
   Team alone_{1};
   HugeBuffer memory_;
-  AlignedVector<float> y_;
+  kernels::AlignedVector<float> y_;
   size_t runs_ = 0;
 };
 
@@ -120,7 +120,7 @@ BenchRow RowOf(const KernelBench& bench, std::string name, int64_t n_tokens) {
 
 Status AgainstSgemm(KernelBench& bench, MatrixCopies& matrices, const Result<std::unique_ptr<Blas>>& blas,
                     int64_t n_tokens, std::vector<BenchRow>& rows) {
-  const AlignedVector<float> x = RandomActivations(n_tokens * kSize, 9);
+  const kernels::AlignedVector<float> x = RandomActivations(n_tokens * kSize, 9);
   Fp8MatMul ours(matrices, x, n_tokens, bench.team);
   ours.Run();
   MILLRACE_RETURN_IF_ERROR(ours.Verify());
@@ -170,7 +170,7 @@ Result<std::vector<BenchRow>> AllThreadsOverOne(KernelBench& bench) {
   Team one(1);
   std::vector<BenchRow> rows;
   for (const int64_t n_tokens : {64, 1}) {
-    const AlignedVector<float> x = RandomActivations(n_tokens * kSize, 9);
+    const kernels::AlignedVector<float> x = RandomActivations(n_tokens * kSize, 9);
     Fp8MatMul together(matrices, x, n_tokens, bench.team);
     Fp8MatMul alone(matrices, x, n_tokens, one);
     together.Run();

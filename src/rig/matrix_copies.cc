@@ -115,10 +115,10 @@ const WeightMatrix& MatrixCopies::Next() {
   return view;
 }
 
-AlignedVector<float> RandomActivations(int64_t n, uint64_t seed) {
+kernels::AlignedVector<float> RandomActivations(int64_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
-  AlignedVector<float> values(static_cast<size_t>(n));
+  kernels::AlignedVector<float> values(static_cast<size_t>(n));
   for (float& value : values) value = normal(random);
   return values;
 }

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/aligned_vector.h"
 #include "kernels/matmul.h"
-#include "rig/aligned_vector.h"
 #include "rig/huge_buffer.h"
 #include "rig/team.h"
 
@@ -41,6 +41,6 @@ class MatrixCopies {
 int64_t CopiesBeyondCaches(kernels::WeightFormat format, int64_t rows, int64_t cols);
 
 // Normally distributed activations, the same for the same seed.
-AlignedVector<float> RandomActivations(int64_t n, uint64_t seed);
+kernels::AlignedVector<float> RandomActivations(int64_t n, uint64_t seed);
 
 }  // namespace millrace::rig

@@ -23,8 +23,8 @@ class TeamRuns : public testing::TestWithParam<WeightFormat> {};
 TEST_P(TeamRuns, EveryRowOfEveryProduct) {
   Team team(3);
   MatrixCopies matrices(GetParam(), kRows, kCols, 2, team);
-  const AlignedVector<float> x = RandomActivations(kTokens * kCols, 1);
-  AlignedVector<float> y(2 * kTokens * kRows, 12345.0f);
+  const kernels::AlignedVector<float> x = RandomActivations(kTokens * kCols, 1);
+  kernels::AlignedVector<float> y(2 * kTokens * kRows, 12345.0f);
   std::vector<Product> products;
   for (int64_t i = 0; i < 2; ++i) {
     products.push_back({.a = &matrices[i],
@@ -47,12 +47,12 @@ INSTANTIATE_TEST_SUITE_P(Formats, TeamRuns,
 TEST(Team, RunsFastNumericsWhereThereAreCodes) {
   Team team(2);
   MatrixCopies matrices(WeightFormat::kFp4Row32, kRows, kCols, 1, team);
-  const AlignedVector<float> x = RandomActivations(kTokens * kCols, 1);
+  const kernels::AlignedVector<float> x = RandomActivations(kTokens * kCols, 1);
   QuantizedBatch codes(kTokens, kCols);
   codes.Quantize(x.data(), team);
   const std::vector<int32_t> index = {4, 0, 2};
   const kernels::QuantizedRows rows = codes.Rows(0, index.data());
-  AlignedVector<float> y(index.size() * kRows);
+  kernels::AlignedVector<float> y(index.size() * kRows);
   Product product{.a = &matrices[0], .codes = &rows, .n_tokens = 3, .y = y.data(), .y_stride = kRows};
   team.Run(std::span(&product, 1));
   EXPECT_TRUE(VerifyProduct(product, "product").ok());

@@ -4,7 +4,7 @@
 #include <new>
 #include <vector>
 
-namespace millrace::rig {
+namespace millrace::kernels {
 
 // Starts on a cache line, as the forward pass's arrays do: kernels read those fastest.
 template <typename T>
@@ -24,4 +24,4 @@ struct CacheLineAllocator {
 template <typename T>
 using AlignedVector = std::vector<T, CacheLineAllocator<T>>;
 
-}  // namespace millrace::rig
+}  // namespace millrace::kernels
