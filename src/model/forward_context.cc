@@ -1,21 +1,8 @@
 #include "model/forward_context.h"
 
-#include <algorithm>
+#include "kernels/row_tasks.h"
 
 namespace millrace::model {
-namespace {
-
-int64_t TaskRowsOf(const MatMulJob& job, int n_threads) {
-  return kernels::TaskRows(job.row_end - job.row_begin, job.n_tokens, n_threads);
-}
-
-int64_t TasksOf(const MatMulJob& job, int n_threads) {
-  if (job.n_tokens == 0) return 0;  // a batch that completes no compressed entry
-  const int64_t task_rows = TaskRowsOf(job, n_threads);
-  return (job.row_end - job.row_begin + task_rows - 1) / task_rows;
-}
-
-}  // namespace
 
 void MultiplyRows(const MatMulJob& job, int64_t row_begin, int64_t row_end, const WorkerScratch& worker) {
   if (job.quantized.base != nullptr) {
@@ -27,18 +14,13 @@ void MultiplyRows(const MatMulJob& job, int64_t row_begin, int64_t row_end, cons
 }
 
 void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
-  const int n_threads = pool.size();
-  int64_t n_tasks = 0;
-  for (const MatMulJob& job : jobs) n_tasks += TasksOf(job, n_threads);
-  pool.ParallelFor(static_cast<size_t>(n_tasks), [&](size_t task, int worker) {
-    auto at = static_cast<int64_t>(task);
-    const MatMulJob* job = jobs.data();
-    for (; at >= TasksOf(*job, n_threads); ++job) at -= TasksOf(*job, n_threads);
-    const int64_t task_rows = TaskRowsOf(*job, n_threads);
-    const int64_t begin = job->row_begin + at * task_rows;
-    MultiplyRows(*job, begin, std::min(begin + task_rows, job->row_end),
-                 scratch.workers[static_cast<size_t>(worker)]);
-  });
+  const auto range_of = [](const MatMulJob& job) {
+    return kernels::RowRange{.begin = job.row_begin, .end = job.row_end, .n_tokens = job.n_tokens};
+  };
+  kernels::ForEachRowTask(pool, jobs, range_of,
+                          [&](const MatMulJob& job, int64_t begin, int64_t end, int worker) {
+                            MultiplyRows(job, begin, end, scratch.workers[static_cast<size_t>(worker)]);
+                          });
 }
 
 void ForwardContext::LeaveOut() const {

@@ -2,19 +2,12 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "kernels/row_tasks.h"
+
 namespace millrace::rig {
-namespace {
-
-int64_t TasksOf(const Product& product, int n_threads) {
-  const int64_t task_rows = kernels::TaskRows(product.a->rows, product.n_tokens, n_threads);
-  return (product.a->rows + task_rows - 1) / task_rows;
-}
-
-}  // namespace
 
 Team::Team(int n_threads)
     : pool_(n_threads), clocks_(static_cast<size_t>(n_threads)), scratch_(static_cast<size_t>(n_threads)) {
@@ -62,16 +55,13 @@ void Team::RunRows(const Product& product, int64_t begin, int64_t end, int worke
 }
 
 void Team::Run(std::span<const Product> products) {
-  int64_t n_tasks = 0;
-  for (const Product& product : products) n_tasks += TasksOf(product, size());
-  pool_.ParallelFor(static_cast<size_t>(n_tasks), [&](size_t task, int worker) {
-    auto at = static_cast<int64_t>(task);
-    const Product* product = products.data();
-    for (; at >= TasksOf(*product, size()); ++product) at -= TasksOf(*product, size());
-    const int64_t task_rows = kernels::TaskRows(product->a->rows, product->n_tokens, size());
-    const int64_t begin = at * task_rows;
-    RunRows(*product, begin, std::min(begin + task_rows, product->a->rows), worker);
-  });
+  const auto range_of = [](const Product& product) {
+    return kernels::RowRange{.end = product.a->rows, .n_tokens = product.n_tokens};
+  };
+  kernels::ForEachRowTask(pool_, products, range_of,
+                          [&](const Product& product, int64_t begin, int64_t end, int worker) {
+                            RunRows(product, begin, end, worker);
+                          });
 }
 
 }  // namespace millrace::rig

@@ -37,7 +37,7 @@ class Team {
   void Wake();
   CpuTimes CpuTimesNow() const;
 
-  // All products as one loop over tasks of kernels::TaskRows, as the forward pass shares them out.
+  // All products as one loop over row tasks, as the forward pass shares them out.
   void Run(std::span<const Product> products);
   // Rows [begin, end) of one product, from inside a task.
   void RunRows(const Product& product, int64_t begin, int64_t end, int worker);
