@@ -186,6 +186,30 @@ TEST(Generate, LateLayersForAllTokensGiveTheSameText) {
   EXPECT_THAT(wrong.err, HasSubstr("half"));
 }
 
+// At a temperature at which even small changes of the distribution show within some hundred draws.
+TEST(Generate, NumericsReachTheForwardPassAndReferenceIsTheDefault) {
+  const auto run = [&](const std::vector<std::string>& numerics) {
+    std::vector<std::string> args = {
+        "generate",      kMini,
+        "--temperature", "2",
+        "--seed",        "7",
+        "--max-tokens",  "400",
+        "--prompt",      "<｜User｜>Tell me a story about a dog.<｜Assistant｜></think>"};
+    args.insert(args.end(), numerics.begin(), numerics.end());
+    return RunMillrace(args);
+  };
+  const Finished reference = run({"--numerics", "reference"});
+  EXPECT_EQ(reference.status, 0);
+  EXPECT_GT(reference.out.size(), 20u);
+  EXPECT_EQ(run({}).out, reference.out);
+  const Finished fast = run({"--numerics", "fast"});
+  EXPECT_EQ(fast.status, 0);
+  EXPECT_NE(fast.out, reference.out);
+  const Finished wrong = run({"--numerics", "slow"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--numerics: slow"));
+}
+
 TEST(Generate, EndsAtAStopStringAndAtTheLimit) {
   const std::string prompt = "<｜User｜>What is 2+2?<｜Assistant｜></think>";
   const Finished stopped = RunMillrace(
