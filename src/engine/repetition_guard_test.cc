@@ -24,7 +24,7 @@ std::optional<size_t> TokensUntilReport(const std::vector<TokenId>& tokens, int6
 bool Repeats(const std::vector<TokenId>& tokens, size_t n, int64_t limit) {
   if (static_cast<int64_t>(n) < limit) return false;
   const auto* const end = tokens.data() + n;
-  for (int64_t period = 1; period <= std::min(kMaxPhraseTokens, limit / kMinPhraseRepeats); ++period) {
+  for (int64_t period = 1; period <= kMaxPhraseTokens; ++period) {
     if (std::equal(end - limit + period, end, end - limit)) return true;
   }
   return false;
@@ -40,42 +40,36 @@ TEST(RepetitionGuard, ReportsTheTokenThatFillsTheLimitForEveryPeriod) {
   for (const size_t period : {1u, 2u, 3u, 32u, 127u, 255u, 256u}) {
     EXPECT_EQ(TokensUntilReport(Cycle(period, 5000), 4096), 4096u) << period;
   }
-  EXPECT_EQ(TokensUntilReport(Cycle(257, 20000), 4096), std::nullopt);
-}
-
-TEST(RepetitionGuard, FourRepeatsAreTheLeast) {
-  EXPECT_EQ(TokensUntilReport(Cycle(8, 500), 32), 32u);
-  EXPECT_EQ(TokensUntilReport(Cycle(9, 500), 32), std::nullopt);
-  EXPECT_EQ(TokensUntilReport({5, 5, 5, 5}, 4), 4u);
-  EXPECT_EQ(TokensUntilReport({5, 6, 5, 6, 5, 6}, 4), std::nullopt);
+  EXPECT_EQ(TokensUntilReport(Cycle(256, 5000), kMinRepetitionLimitTokens), 1024u);
+  EXPECT_EQ(TokensUntilReport(Cycle(257, 20000), kMinRepetitionLimitTokens), std::nullopt);
 }
 
 TEST(RepetitionGuard, CountsOnlyTheRepetitionAtTheEnd) {
   std::vector<TokenId> tokens(100);
   for (size_t t = 0; t < tokens.size(); ++t) tokens[t] = static_cast<TokenId>(1000 + t);
-  const std::vector<TokenId> cycle = Cycle(10, 200);
+  const std::vector<TokenId> cycle = Cycle(10, 2000);
   tokens.insert(tokens.end(), cycle.begin(), cycle.end());
-  EXPECT_EQ(TokensUntilReport(tokens, 64), 164u);
+  EXPECT_EQ(TokensUntilReport(tokens, 1024), 1124u);
 }
 
 TEST(RepetitionGuard, OneOtherTokenStartsTheCountAgain) {
-  std::vector<TokenId> tokens = Cycle(10, 200);
-  tokens[63] = 777;
-  EXPECT_EQ(TokensUntilReport(tokens, 64), 64u + 64u);
+  std::vector<TokenId> tokens = Cycle(10, 3000);
+  tokens[1023] = 777;
+  EXPECT_EQ(TokensUntilReport(tokens, 1024), 1024u + 1024u);
 }
 
 TEST(RepetitionGuard, EqualsThePlainDefinition) {
   std::mt19937 rng(3);
   int reports = 0;
-  for (int round = 0; round < 300; ++round) {
-    const int64_t limit = 4 + static_cast<int64_t>(rng() % 60);
-    // Few symbols and often a copy of what stood a period before: repetition begins, breaks and changes its
+  for (int round = 0; round < 40; ++round) {
+    const int64_t limit = kMinRepetitionLimitTokens + static_cast<int64_t>(rng() % 100);
+    // Few symbols, mostly copies of what stood a period before: repetition begins, breaks and changes its
     // period all the time.
     std::vector<TokenId> tokens;
     size_t period = 1;
-    for (int t = 0; t < 400; ++t) {
-      if (rng() % 50 == 0) period = 1 + rng() % 20;
-      const bool copy = tokens.size() >= period && rng() % 60 != 0;
+    for (int t = 0; t < 6000; ++t) {
+      if (rng() % 1500 == 0) period = 1 + rng() % (round % 2 == 0 ? 20 : 300);
+      const bool copy = tokens.size() >= period && rng() % 1000 != 0;
       tokens.push_back(copy ? tokens[tokens.size() - period] : static_cast<TokenId>(rng() % 3));
     }
     RepetitionGuard guard(limit);
@@ -86,6 +80,7 @@ TEST(RepetitionGuard, EqualsThePlainDefinition) {
     }
   }
   EXPECT_GT(reports, 1000);
+  EXPECT_LT(reports, 200000);
 }
 
 // What a long answer may well contain, at the default limit.
@@ -120,12 +115,12 @@ TEST(RepetitionGuard, OffIsOff) {
 }
 
 TEST(RepetitionGuard, StartForgetsTheSequenceBefore) {
-  RepetitionGuard guard(8);
-  for (int t = 0; t < 8; ++t) guard.OnToken(5);
+  RepetitionGuard guard(1024);
+  for (int t = 0; t < 1024; ++t) guard.OnToken(5);
   EXPECT_TRUE(guard.repeats());
   guard.Start();
   EXPECT_FALSE(guard.repeats());
-  for (int t = 0; t < 7; ++t) guard.OnToken(5);
+  for (int t = 0; t < 1023; ++t) guard.OnToken(5);
   EXPECT_FALSE(guard.repeats());
   guard.OnToken(5);
   EXPECT_TRUE(guard.repeats());
