@@ -16,8 +16,8 @@ constexpr int kCompletions = 4'000;
 #else
 constexpr int kCompletions = 100'000;
 #endif
-constexpr int kCutsAsText = 14;
-constexpr int kCutsAsTokens = 6;
+constexpr int kCutsAsText = 16;
+constexpr int kCutsAsTokens = 4;
 
 constexpr std::string_view kDsml = "\xF8";
 constexpr std::string_view kThinkBegin = "\xF9";
@@ -271,7 +271,7 @@ class Checker {
   }
 
   static std::vector<size_t> RandomCuts(std::string_view text, Writer& random) {
-    if (random.Chance(10)) return EveryByte(text);
+    if (random.Chance(16)) return EveryByte(text);
     std::vector<size_t> cuts(random.Below(9));
     for (size_t& cut : cuts) cut = random.Below(text.size() + 1);
     std::ranges::sort(cuts);
