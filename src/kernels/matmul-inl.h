@@ -18,33 +18,43 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-// out[t * kRows + r] = rows[r] . x[t], each row decoded in registers on the way.
+// What is asked for ahead of a row's columns in use: far enough for memory, near enough for several rows to
+// find room in the nearest cache.
+inline constexpr size_t kBytesAhead = 2048;
+
+// out[t * kRows + r] = rows[r] . x[t], each row decoded in registers on the way. Afterwards come the rows
+// `next` columns further on.
 template <size_t kRows, size_t kTokens, class Row>
 HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t cols,
-                              float* HWY_RESTRICT out) {
+                              size_t next, float* HWY_RESTRICT out) {
   const DF d;
   TileSums<kTokens, kRows> sums;
   ZeroSums<kTokens, kRows>(sums);
   constexpr size_t kPrefetchCols = 64 * 8 / Row::kBits;  // of a cache line
-  const size_t ahead = kRows * cols;
+  const size_t ahead = HWY_MIN(kBytesAhead * 8 / Row::kBits, cols);
   for (size_t at = 0; at < cols; at += kBlock) {
-    VF values[kRows][kBlockVecs];
-    // The rows of the next tile: the processor foresees little of rows that are short.
     if (at % kPrefetchCols == 0) {
+      const size_t to = at + ahead < cols ? at + ahead : at + ahead - cols + next;
       for (size_t r = 0; r < kRows; ++r) {
-        for (size_t i = 0; i < kBlock; i += kPrefetchCols) rows[r].Prefetch(at + ahead + i);
+        for (size_t i = 0; i < kBlock; i += kPrefetchCols) rows[r].Prefetch(to + i);
       }
     }
+    // Rows share an input in a register where there are enough of those, else each row is used up at once.
+    constexpr size_t kRowsAtOnce = kVecs == 1 ? kRows : 1;
 #pragma GCC unroll 8
-    for (size_t r = 0; r < kRows; ++r) rows[r].Block(at, values[r]);
-#pragma GCC unroll 4
-    for (size_t v = 0; v < kBlockVecs; ++v) {
+    for (size_t r0 = 0; r0 < kRows; r0 += kRowsAtOnce) {
+      VF values[kRowsAtOnce][kBlockVecs];
 #pragma GCC unroll 8
-      for (size_t t = 0; t < kTokens; ++t) {
-        const VF xv = hn::LoadU(d, x[t] + at + v * kVecLanes);
+      for (size_t r = 0; r < kRowsAtOnce; ++r) rows[r0 + r].Block(at, values[r]);
 #pragma GCC unroll 4
-        for (size_t r = 0; r < kRows; ++r)
-          sums[t][r][v % kVecs] = Fma(values[r][v], xv, sums[t][r][v % kVecs]);
+      for (size_t v = 0; v < kBlockVecs; ++v) {
+#pragma GCC unroll 8
+        for (size_t t = 0; t < kTokens; ++t) {
+          const VF xv = hn::LoadU(d, x[t] + at + v * kVecLanes);
+#pragma GCC unroll 4
+          for (size_t r = 0; r < kRowsAtOnce; ++r)
+            sums[t][r0 + r][v % kVecs] = Fma(values[r][v], xv, sums[t][r0 + r][v % kVecs]);
+        }
       }
     }
   }
@@ -62,22 +72,26 @@ constexpr size_t FewTokensRows(size_t tokens) {
   return tokens == 1 ? 4 : tokens <= 3 ? 2 : 1;
 }
 
-// y[t * y_stride + row] for rows [row_begin, row_end) and kTokens tokens.
+// y[t * y_stride + row] for rows [row_begin, row_end) and kTokens tokens. Each of a tile's kRows rows works
+// through its own part of the range: the processor reads ahead of few long streams better than of short rows
+// side by side.
 template <size_t kTokens, class Row>
 HWY_INLINE void MatMulFewTokens(const WeightMatrix& a, int64_t row_begin, int64_t row_end,
                                 const float* const* tokens, float* y, int64_t y_stride) {
-  constexpr size_t kRows = FewTokensRows(kTokens);
-  for (int64_t first = row_begin; first < row_end; first += static_cast<int64_t>(kRows)) {
+  constexpr auto kRows = static_cast<int64_t>(FewTokensRows(kTokens));
+  const int64_t rows_a_part = (row_end - row_begin + kRows - 1) / kRows;
+  const int64_t to_next_part = rows_a_part * (kRows - 1) + 1;  // from a part's last row to the next range's
+  for (int64_t i = 0; i < rows_a_part; ++i) {
     Row rows[kRows];
-    // A ragged last tile computes its last row again and drops it.
-    for (size_t r = 0; r < kRows; ++r)
-      rows[r] = Row(a, std::min(first + static_cast<int64_t>(r), row_end - 1));
+    // Where the parts do not fill up, a row beyond the last stands for that one and is dropped.
+    const auto row = [&](int64_t r) { return row_begin + r * rows_a_part + i; };
+    for (int64_t r = 0; r < kRows; ++r) rows[r] = Row(a, std::min(row(r), row_end - 1));
+    const int64_t next = (i + 1 < rows_a_part ? 1 : to_next_part) * a.cols;
     float out[kTokens * kRows];
-    DecodeDotTile<kRows, kTokens>(rows, tokens, static_cast<size_t>(a.cols), out);
-    const size_t n_rows = HWY_MIN(kRows, static_cast<size_t>(row_end - first));
-    for (size_t t = 0; t < kTokens; ++t) {
-      for (size_t r = 0; r < n_rows; ++r)
-        y[static_cast<int64_t>(t) * y_stride + first + static_cast<int64_t>(r)] = out[t * kRows + r];
+    DecodeDotTile<kRows, kTokens>(rows, tokens, static_cast<size_t>(a.cols), static_cast<size_t>(next), out);
+    for (int64_t r = 0; r < kRows && row(r) < row_end; ++r) {
+      for (size_t t = 0; t < kTokens; ++t)
+        y[static_cast<int64_t>(t) * y_stride + row(r)] = out[t * kRows + static_cast<size_t>(r)];
     }
   }
 }
