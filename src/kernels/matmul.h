@@ -63,9 +63,8 @@ constexpr int64_t TaskRows(int64_t rows, int64_t n_tokens, int64_t n_threads) {
 // four scaled inputs and the scales of a tile row.
 constexpr size_t MatMulScratchFloats(int64_t max_cols) {
   const auto cols = static_cast<size_t>(max_cols);
-  const size_t chunk = cols < kChunkCols ? cols : kChunkCols;
-  const size_t band =
-      static_cast<size_t>(kStripRows) * chunk + static_cast<size_t>(kBandRows * 16 * kTokenBlock);
+  const size_t band = static_cast<size_t>(kStripRows) * kChunkCols +
+                      static_cast<size_t>((kBandRows + kStripRows) * 16 * (kTokenBlock + 6));
   return (5 * cols > band ? 5 * cols : band) + 16;
 }
 

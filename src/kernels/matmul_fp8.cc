@@ -58,11 +58,13 @@ class Fp8TileRow {
     VF scale = hn::Set(d, kScalesTimes256[scale_code]);
     if constexpr (kDecoding == Fp8Decoding::kAny) {
       if (scale_code > kLargestScaleTimes256) {
-        for (VF& value : values) value = hn::Mul(value, hn::Set(d, 256.0f));
+#pragma GCC unroll 4
+        for (size_t v = 0; v < kBlockVecs; ++v) values[v] = hn::Mul(values[v], hn::Set(d, 256.0f));
         scale = hn::Set(d, E8m0ToFloat(scale_code));
       }
     }
-    for (VF& value : values) value = hn::Mul(value, scale);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kBlockVecs; ++v) values[v] = hn::Mul(values[v], scale);
   }
 
  private:
@@ -85,6 +87,7 @@ class Fp8TileRow {
     const hn::Rebind<int8_t, decltype(d16)> d8;
     const hn::Rebind<hwy::float16_t, DF> df16;
     const hn::Half<decltype(d16)> d16_half;
+#pragma GCC unroll 2
     for (size_t v = 0; v < kBlockVecs; v += 2) {
       const auto shifted = hn::ShiftLeft<7>(hn::PromoteTo(d16, hn::LoadU(d8, codes + v * kVecLanes)));
       auto half = hn::And(shifted, hn::Set(d16, static_cast<int16_t>(0xBFFF)));
