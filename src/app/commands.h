@@ -27,8 +27,10 @@ void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation);
 void AddServeCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 // Subcommands of `bench`.
+void AddBenchContextCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchModelCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchNumericsCommand(CLI::App& bench, Invocation& invocation);
+void AddBenchTokenizerCommand(CLI::App& bench, Invocation& invocation);
 
 }  // namespace millrace::app
