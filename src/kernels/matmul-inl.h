@@ -51,7 +51,7 @@ HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* 
 #pragma GCC unroll 8
         for (size_t t = 0; t < kTokens; ++t) {
           const VF xv = hn::LoadU(d, x[t] + at + v * kVecLanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
           for (size_t r = 0; r < kRowsAtOnce; ++r)
             sums[t][r0 + r][v % kVecs] = Fma(values[r][v], xv, sums[t][r0 + r][v % kVecs]);
         }
