@@ -68,11 +68,17 @@ int64_t MaxTokens(const ServedModel& model, const OutputOptions& output, size_t 
   return model.default_max_tokens > 0 ? std::min(model.default_max_tokens, room) : room;
 }
 
+// As the client calls it.
+const std::string& ModelName(const ServedModel& model, const OutputOptions& output) {
+  return output.model.empty() ? model.names.front() : output.model;
+}
+
 PreparedGeneration Prepare(const ServedModel& model, const RequestOrigin& origin, const OutputOptions& output,
                            std::vector<std::vector<TokenId>> prompts) {
   PreparedGeneration prepared;
   prepared.request_id = origin.request_id;
   prepared.arrival = origin.arrival;
+  prepared.model = ModelName(model, output);
   prepared.choices_per_prompt = output.n;
   prepared.stream = output.stream;
   engine::SamplingParams& sampling = prepared.sampling;
@@ -95,7 +101,7 @@ PreparedGeneration Prepare(const ServedModel& model, const RequestOrigin& origin
 OpenAiHead Head(const ServedModel& model, const OutputOptions& output, std::string_view id_prefix) {
   OpenAiHead head;
   head.id = fmt::format("{}-{}", id_prefix, RandomHexId());
-  head.model = output.model.empty() ? model.names.front() : output.model;
+  head.model = ModelName(model, output);
   head.system_fingerprint = model.system_fingerprint;
   head.created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())

@@ -51,6 +51,14 @@ bool NeedsQuotes(std::string_view text) {
          });
 }
 
+// Without an exponent, to the microsecond, without trailing zeros: 0.002633, 18800.2, 3.
+std::string FixedPoint(double number) {
+  std::string text = fmt::format("{:.6f}", std::isfinite(number) ? number : 0.0);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
 void AppendValue(const LogField& field, LogFormat format, std::string& out) {
   if (const auto* const text = std::get_if<std::string_view>(&field.value)) {
     if (format == LogFormat::kJson || NeedsQuotes(*text)) return AppendJsonString(*text, out);
@@ -58,7 +66,7 @@ void AppendValue(const LogField& field, LogFormat format, std::string& out) {
   } else if (const auto* const whole = std::get_if<int64_t>(&field.value)) {
     fmt::format_to(std::back_inserter(out), "{}", *whole);
   } else if (const auto* const number = std::get_if<double>(&field.value)) {
-    fmt::format_to(std::back_inserter(out), "{:.6g}", std::isfinite(*number) ? *number : 0.0);
+    out += FixedPoint(*number);
   } else {
     out += std::get<bool>(field.value) ? "true" : "false";
   }

@@ -17,7 +17,7 @@ TEST(Log, AnEventInTextQuotesWhatWouldMislead) {
 TEST(Log, AnEventInJsonHasAMemberForEachFact) {
   const LogField fields[] = {{"id", "a\x01\\"}, {"status", int64_t{-1}}, {"rate", 12345.678}, {"gone", true}};
   EXPECT_EQ(FormatEvent("request", fields, LogFormat::kJson),
-            R"("event":"request","id":"a\u0001\\","status":-1,"rate":12345.7,"gone":true)");
+            R"("event":"request","id":"a\u0001\\","status":-1,"rate":12345.678,"gone":true)");
 }
 
 TEST(Log, JsonLinesAreWholeObjects) {

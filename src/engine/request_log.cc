@@ -18,7 +18,7 @@ void LogFinished(const std::string& request_id, const FinishEvent& event, const 
   if (event.error) {
     spdlog::error("{}: {}", line, event.error->message());
   } else {
-    spdlog::info("{}", line);
+    spdlog::debug("{}", line);
   }
 }
 

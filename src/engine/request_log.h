@@ -13,7 +13,8 @@ struct RequestTimes {
   double finished = 0;
 };
 
-// The one line of a finished request. Decode speed counts the tokens after the first.
+// The line of a finished sequence, at debug; of a failed one at error. Decode speed counts the tokens after
+// the first.
 void LogFinished(const std::string& request_id, const FinishEvent& event, const RequestTimes& times);
 
 // A sink threw from its OnFinish: nobody is left to tell.
