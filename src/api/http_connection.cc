@@ -363,6 +363,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
         if (!exchange.streaming()) co_return co_await WriteWhole(std::move(*head), mode);
         if (!co_await WriteStreamHead(*head, mode)) co_return false;
         head_sent = true;
+        continue;  // the client may have left meanwhile, and nothing would end a sleep
       }
       if (exchange.has_output()) {
         if (!co_await WriteStreamBytes(exchange, exchange.TakeOutput(), mode)) co_return false;

@@ -22,8 +22,8 @@ void ObservedExchange::Begin(HttpResponse& response) {
 
 void ObservedExchange::Send(HttpResponse response) {
   Begin(response);
-  body_bytes_ = response.body.size();
   const int status = gone() ? kClientGone : status_;
+  body_bytes_ = gone() ? 0 : response.body.size();
   inner_->Send(std::move(response));
   Log(status);
 }
