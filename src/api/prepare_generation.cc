@@ -110,7 +110,13 @@ OpenAiHead Head(const ServedModel& model, const OutputOptions& output, std::stri
   return head;
 }
 
-// Text is trusted: control strings in it are control tokens, and it begins with BOS however it came.
+std::string EchoText(const text::ChatEncoder& encoder, const Prompt& prompt) {
+  if (const auto* const text = std::get_if<std::string>(&prompt)) return *text;
+  return encoder.tokenizer().Decode(std::get<std::vector<TokenId>>(prompt), text::ControlTokens::kKeep);
+}
+
+}  // namespace
+
 std::vector<TokenId> EncodeRaw(const text::ChatEncoder& encoder, const Prompt& prompt) {
   if (const auto* const ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   const TokenId bos = encoder.control_ids().bos;
@@ -119,13 +125,6 @@ std::vector<TokenId> EncodeRaw(const text::ChatEncoder& encoder, const Prompt& p
   return ids;
 }
 
-std::string EchoText(const text::ChatEncoder& encoder, const Prompt& prompt) {
-  if (const auto* const text = std::get_if<std::string>(&prompt)) return *text;
-  return encoder.tokenizer().Decode(std::get<std::vector<TokenId>>(prompt), text::ControlTokens::kKeep);
-}
-
-}  // namespace
-
 bool ServedModel::Knows(std::string_view name) const {
   return std::ranges::find(names, name) != names.end() ||
          std::ranges::find(kKnownModelNames, name) != kKnownModelNames.end();
@@ -133,7 +132,7 @@ bool ServedModel::Knows(std::string_view name) const {
 
 std::variant<PreparedGeneration, ApiError> PrepareChat(const ServedModel& model, const RequestOrigin& origin,
                                                        std::string_view body) {
-  auto decoded = DecodeChatRequest(body);
+  auto decoded = DecodeChatRequest(body, model.chat_defaults);
   if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
   const ChatCompletionRequest& request = std::get<ChatCompletionRequest>(decoded);
   if (std::optional<ApiError> error = CheckModel(model, request.output.model)) return *std::move(error);

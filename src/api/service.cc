@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,9 +16,12 @@
 #include "api/cors.h"
 #include "api/error_response.h"
 #include "api/generation_job.h"
+#include "api/health_generation.h"
 #include "api/observed_exchange.h"
 #include "api/openai_format.h"
 #include "api/prepare_generation.h"
+#include "api/server_info.h"
+#include "api/tokenize_endpoint.h"
 #include "api/work_queue.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -89,7 +94,9 @@ struct Service::Impl {
               options.default_max_tokens,
               std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
-                  .count()},
+                  .count(),
+              options.chat_defaults},
+        info{options.version, options.model_path, options.max_num_seqs, options.max_queue},
         metrics(options.served_model_names.front(), engine, ledger),
         keys(options.api_keys),
         cors(options.cors_origins),
@@ -114,25 +121,39 @@ struct Service::Impl {
   void RespondError(const Call& call, const ApiError& error, HttpHeaders headers = {});
   void RespondJson(const Call& call, std::string body, int status = 200);
 
+  // Runs `work` on a thread of the service, then what it returns on the exchange's. Answers 429 when too much
+  // waits.
+  using Then = std::function<void(const Call&)>;
+  void Work(Call call, std::function<Then(const Call&)> work);
+
   using Prepared = std::variant<PreparedGeneration, ApiError>;
   using PrepareFn = Prepared (*)(const ServedModel&, const RequestOrigin&, std::string_view);
-  Prepared PrepareGuarded(PrepareFn fn, const Call& call) const;
   void Generate(Call call, PrepareFn fn);
   void StartPrepared(const Call& call, Prepared& prepared);
 
+  using AnswerFn = std::variant<std::string, ApiError> (*)(const ServedModel&, std::string_view);
+  void AnswerBody(Call call, AnswerFn fn);
+
   void Chat(Call call) { Generate(std::move(call), PrepareChat); }
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
+  void Tokenize(Call call) { AnswerBody(std::move(call), AnswerTokenize); }
+  void Detokenize(Call call) { AnswerBody(std::move(call), AnswerDetokenize); }
   void ListModels(Call call);
   void GetModel(Call call);
   void Health(Call call);
   void Live(Call call) { RespondJson(call, StatusJson("alive")); }
+  void HealthGenerate(Call call);
+  void Load(Call call);
   void Ready(Call call);
   void Version(Call call);
+  void DescribeServer(Call call) { RespondJson(call, ServerInfoJson(info, model, !draining.load())); }
+  void DescribeModel(Call call) { RespondJson(call, ModelInfoJson(info, model)); }
   void ServeMetrics(Call call);
 
   engine::Engine& engine;
   const ServiceOptions options;
   const ServedModel model;
+  const ServerInfo info;
   Metrics metrics;
   const ApiKeys keys;
   const CorsPolicy cors;
@@ -146,13 +167,28 @@ constexpr bool kOpen = false;
 
 std::span<const Service::Impl::Route> Service::Impl::Routes() {
   static constexpr Route kRoutes[] = {
-      {{"POST", "/v1/chat/completions"}, &Impl::Chat}, {{"POST", "/v1/completions"}, &Impl::Completion},
-      {{"GET", "/v1/models"}, &Impl::ListModels},      {{"GET", "/v1/models/"}, &Impl::GetModel},
-      {{"GET", "/health", kOpen}, &Impl::Health},      {{"GET", "/healthz", kOpen}, &Impl::Health},
-      {{"GET", "/live", kOpen}, &Impl::Live},          {{"GET", "/livez", kOpen}, &Impl::Live},
-      {{"GET", "/ping", kOpen}, &Impl::Live},          {{"POST", "/ping", kOpen}, &Impl::Live},
-      {{"GET", "/ready", kOpen}, &Impl::Ready},        {{"GET", "/readyz", kOpen}, &Impl::Ready},
-      {{"GET", "/version"}, &Impl::Version},           {{"GET", "/metrics"}, &Impl::ServeMetrics},
+      {{"POST", "/v1/chat/completions"}, &Impl::Chat},
+      {{"POST", "/v1/completions"}, &Impl::Completion},
+      {{"GET", "/v1/models"}, &Impl::ListModels},
+      {{"GET", "/v1/models/"}, &Impl::GetModel},
+      {{"GET", "/health", kOpen}, &Impl::Health},
+      {{"GET", "/healthz", kOpen}, &Impl::Health},
+      {{"GET", "/live", kOpen}, &Impl::Live},
+      {{"GET", "/livez", kOpen}, &Impl::Live},
+      {{"GET", "/ping", kOpen}, &Impl::Live},
+      {{"POST", "/ping", kOpen}, &Impl::Live},
+      {{"GET", "/ready", kOpen}, &Impl::Ready},
+      {{"GET", "/readyz", kOpen}, &Impl::Ready},
+      {{"POST", "/tokenize"}, &Impl::Tokenize},
+      {{"POST", "/detokenize"}, &Impl::Detokenize},
+      {{"GET", "/health_generate"}, &Impl::HealthGenerate},
+      {{"GET", "/load"}, &Impl::Load},
+      {{"GET", "/server_info"}, &Impl::DescribeServer},
+      {{"GET", "/get_server_info"}, &Impl::DescribeServer},
+      {{"GET", "/model_info"}, &Impl::DescribeModel},
+      {{"GET", "/get_model_info"}, &Impl::DescribeModel},
+      {{"GET", "/version"}, &Impl::Version},
+      {{"GET", "/metrics"}, &Impl::ServeMetrics},
   };
   return kRoutes;
 }
@@ -261,26 +297,23 @@ void Service::Impl::RespondJson(const Call& call, std::string body, int status) 
   Respond(call, std::move(response));
 }
 
-// A prompt that memory does not suffice for costs its own request, not the server.
-Service::Impl::Prepared Service::Impl::PrepareGuarded(PrepareFn fn, const Call& call) const {
-  try {
-    return fn(model, call.origin, call.request.body);
-  } catch (const std::exception& error) {
-    return ApiError{ApiErrorKind::kInternal,
-                    fmt::format("The request could not be prepared: {}.", error.what()), ""};
-  }
-}
-
-void Service::Impl::Generate(Call call, PrepareFn fn) {
-  if (draining.load()) {
-    return RespondError(
-        call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
-  }
+void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
   const auto shared_call = std::make_shared<Call>(std::move(call));
-  const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, fn] {
-    const auto prepared = std::make_shared<Prepared>(PrepareGuarded(fn, *shared_call));
+  const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, work] {
+    Then then;
+    // A prompt that memory does not suffice for costs its own request, not the server.
+    try {
+      then = work(*shared_call);
+    } catch (const std::exception& error) {
+      then = [this, what = std::string(error.what())](const Call& failed) {
+        RespondError(failed, {ApiErrorKind::kInternal,
+                              fmt::format("The request could not be prepared: {}.", what), ""});
+      };
+    }
     shared_call->request.DropBody();
-    shared_call->exchange->Post([this, shared_call, prepared] { StartPrepared(*shared_call, *prepared); });
+    shared_call->exchange->Post([shared_call, then = std::move(then)] {
+      if (!shared_call->exchange->gone()) then(*shared_call);
+    });
   });
   if (!ticket) {
     return RespondError(*shared_call,
@@ -293,9 +326,28 @@ void Service::Impl::Generate(Call call, PrepareFn fn) {
   shared_call->exchange->SetOnGone([this, ticket = *ticket] { prepare.Remove(ticket); });
 }
 
+void Service::Impl::Generate(Call call, PrepareFn fn) {
+  if (draining.load()) {
+    return RespondError(
+        call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
+  }
+  Work(std::move(call), [this, fn](const Call& working) -> Then {
+    const auto prepared = std::make_shared<Prepared>(fn(model, working.origin, working.request.body));
+    return [this, prepared](const Call& done) { StartPrepared(done, *prepared); };
+  });
+}
+
+void Service::Impl::AnswerBody(Call call, AnswerFn fn) {
+  Work(std::move(call), [this, fn](const Call& working) -> Then {
+    return [this, answer = fn(model, working.request.body)](const Call& done) {
+      if (const ApiError* const error = std::get_if<ApiError>(&answer)) return RespondError(done, *error);
+      RespondJson(done, std::get<std::string>(answer));
+    };
+  });
+}
+
 // On the exchange's thread.
 void Service::Impl::StartPrepared(const Call& call, Prepared& prepared) {
-  if (call.exchange->gone()) return;
   if (const ApiError* const error = std::get_if<ApiError>(&prepared)) return RespondError(call, *error);
   PreparedGeneration& generation = std::get<PreparedGeneration>(prepared);
   generation.dialect = DialectOf(call.request.path);
@@ -330,6 +382,22 @@ void Service::Impl::Health(Call call) {
   body["steps"] = stats.steps_total;
   body["last_step_seconds"] = stats.last_step_seconds;
   body["current_step_age_seconds"] = stats.current_step_age_seconds;
+  RespondJson(call, boost::json::serialize(body));
+}
+
+// While others' tokens come, they are the proof and no probe stands in the queue; an idle engine makes one.
+void Service::Impl::HealthGenerate(Call call) {
+  const engine::EngineStats stats = engine.stats();
+  const bool stuck = stats.current_step_age_seconds > static_cast<double>(options.stuck_after.count());
+  if (stuck) return RespondJson(call, StatusJson("stuck"), 503);
+  if (stats.running > 0) return RespondJson(call, StatusJson("busy"));
+  AnswerWithOneToken(engine, model.encoder.control_ids().bos, call.exchange);
+}
+
+void Service::Impl::Load(Call call) {
+  const engine::EngineStats stats = engine.stats();
+  boost::json::object body;
+  body["server_load"] = stats.running + stats.waiting;
   RespondJson(call, boost::json::serialize(body));
 }
 

@@ -10,6 +10,7 @@
 
 #include "api/access_log.h"
 #include "api/api_error.h"
+#include "api/chat_defaults.h"
 #include "api/exchange.h"
 #include "api/metrics.h"
 #include "base/ledger.h"
@@ -27,6 +28,10 @@ struct ServiceOptions {
   std::vector<std::string> api_keys = {};      // none: open to everyone; see ApiKeys
   std::vector<std::string> cors_origins = {};  // none: web pages may not read answers; see CorsPolicy
   AccessLogOptions access_log = {};
+  ChatDefaults chat_defaults = {};
+  std::string model_path = {};  // these three as /get_server_info tells them
+  int max_num_seqs = 0;
+  int max_queue = 0;
 };
 
 // A row of the table of endpoints.
