@@ -7,6 +7,7 @@ namespace millrace::app {
 void AddBenchCommand(CLI::App& root, Invocation& invocation) {
   CLI::App* command = root.add_subcommand("bench", "Measure speed as a ratio to this machine's limits");
   command->require_subcommand(1);
+  AddBenchContextCommand(*command, invocation);
   AddBenchKernelsCommand(*command, invocation);
   AddBenchModelCommand(*command, invocation);
   AddBenchNumericsCommand(*command, invocation);

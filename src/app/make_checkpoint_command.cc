@@ -28,12 +28,9 @@ struct MakeCheckpointFlags {
   int threads = 0;  // 0: one a core
 };
 
-constexpr SyntheticPreset kPresets[] = {SyntheticPreset::kTiny, SyntheticPreset::kBench,
-                                        SyntheticPreset::kRealLayer};
-
 std::vector<std::string> PresetNames() {
   std::vector<std::string> names;
-  for (const SyntheticPreset preset : kPresets) names.emplace_back(PresetName(preset));
+  for (const SyntheticPreset preset : model::kSyntheticPresets) names.emplace_back(PresetName(preset));
   return names;
 }
 
@@ -53,7 +50,7 @@ void PrintSummary(const MakeCheckpointFlags& flags, const model::SyntheticSummar
 
 int MakeCheckpoint(MakeCheckpointFlags flags) {
   flags.options.dir = flags.dir;
-  for (const SyntheticPreset preset : kPresets)
+  for (const SyntheticPreset preset : model::kSyntheticPresets)
     if (PresetName(preset) == flags.preset) flags.options.preset = preset;
   const int threads =
       flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
@@ -74,8 +71,9 @@ void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation) {
       "make-checkpoint", "Write a synthetic checkpoint: random weights in the released format");
   command->footer(
       "tiny: a few MB, every mechanism. bench: about 1.5 GB, real matrices, few layers and experts.\n"
+      "long: a few MB, for contexts of a million tokens. "
       "real-layer: about 3.4 GB, two layers with every real dimension. Same preset and seed, same bytes.");
-  command->add_option("--preset", flags->preset, "tiny, bench or real-layer")
+  command->add_option("--preset", flags->preset, "tiny, bench, long or real-layer")
       ->required()
       ->check(CLI::IsMember(PresetNames()));
   command->add_option("--seed", flags->options.seed, "Seed of the weights")->capture_default_str();

@@ -111,14 +111,11 @@ TEST_P(Preset, ConfigTokenizerAndHashAgree) {
   EXPECT_TRUE(hash.ok()) << hash.error().message();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Preset,
-                         ::testing::Values(SyntheticPreset::kTiny, SyntheticPreset::kBench,
-                                           SyntheticPreset::kRealLayer),
-                         [](const auto& preset) {
-                           std::string name(PresetName(preset.param));
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, Preset, ::testing::ValuesIn(kSyntheticPresets), [](const auto& preset) {
+  std::string name(PresetName(preset.param));
+  std::erase(name, '-');
+  return name;
+});
 
 TEST(SyntheticPreset, BenchHasRealMatricesInAboutOneAndAHalfGigabytes) {
   const auto model = MakeSyntheticModel(SyntheticPreset::kBench);

@@ -7,7 +7,7 @@ namespace {
 
 using formats::ModelConfig;
 
-constexpr std::array<std::string_view, 3> kNames = {"tiny", "bench", "real-layer"};
+constexpr std::array<std::string_view, 4> kNames = {"tiny", "bench", "long", "real-layer"};
 
 // What the presets leave as released.
 ModelConfig CommonConfig() {
@@ -141,6 +141,27 @@ ModelConfig BenchConfig() {
   return c;
 }
 
+// Reading a million tokens costs a trillion comparisons of a query with a key: few index heads, and two
+// sources of keys, the released model's kinds. Selection and window have their released sizes, so that a deep
+// position attends to as much as there.
+ModelConfig LongConfig() {
+  ModelConfig c = TinyConfig();
+  c.num_hidden_layers = 6;
+  c.max_position_embeddings = int64_t{1} << 21;
+  c.rope_scaling = {.factor = 32, .beta_fast = 32, .beta_slow = 1, .original_max_position_embeddings = 65536};
+  c.sliding_window = 128;
+  c.compress_ratios = {0, 2, 2, 1, 1, 1};
+  c.kv_source_layer_ids = {1, 3};
+  c.index_source_layer_ids = {1, 3, 4};
+  c.index_n_heads = 4;
+  c.index_topk = 512;
+  c.candidate_source_layer_id = 3;
+  c.candidate_topk_blocks = 2048;
+  c.engram_layer_ids = {1};
+  c.dspark_target_layer_ids = {3, 4, 5};
+  return c;
+}
+
 // Two layers that between them own everything a layer can own.
 ModelConfig RealLayerConfig() {
   ModelConfig c = RealDimensions();
@@ -168,6 +189,8 @@ ModelConfig PresetConfig(SyntheticPreset preset) {
       return TinyConfig();
     case SyntheticPreset::kBench:
       return BenchConfig();
+    case SyntheticPreset::kLong:
+      return LongConfig();
     case SyntheticPreset::kRealLayer:
       break;
   }
