@@ -94,6 +94,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       }
     }
     unfinished_ = choices_.size();
+    backend_.metrics.OnRequest(choices_.size(), std::ranges::max(prepared_.max_tokens));
     prepared_.prompts.clear();
     return std::nullopt;
   }
@@ -159,7 +160,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     choice.finished = true;
     --unfinished_;
     const engine::FinishReason reason = choice.generation.reason();
-    backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival));
+    backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival), event);
     if (answered_) return;
     if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
       return Fail(event, stream);
