@@ -5,7 +5,7 @@
 
 namespace millrace::api {
 
-// The error as OpenAI's JSON object with its status and, where it says so, Retry-After.
-HttpResponse ErrorResponse(const ApiError& error, HttpHeaders headers = {});
+// The error as the dialect's JSON object with its status and, where it says so, Retry-After.
+HttpResponse ErrorResponse(const ApiError& error, HttpHeaders headers = {}, const ErrorStyle& style = {});
 
 }  // namespace millrace::api

@@ -36,15 +36,14 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       : backend_(backend), prepared_(std::move(prepared)), exchange_(std::move(exchange)) {}
 
   void Start() {
+    exchange_->record().model = prepared_.model;
     if (const std::optional<Error> error = SubmitAll()) {
       CancelAll();
       answered_ = true;
-      return Send(ErrorResponse(FromEngineError(*error), prepared_.headers));
+      return SendError(FromEngineError(*error));
     }
     if (prepared_.stream) {
-      HttpResponse head = StreamHead();
-      backend_.metrics.OnResponse(head.status);
-      exchange_->BeginStream(std::move(head), prepared_.format->Filler());
+      exchange_->BeginStream(StreamHead(), prepared_.format->Filler());
     }
     // Weak: the exchange outlives the job when the sequences are done before the answer is delivered.
     exchange_->SetOnGone([job = weak_from_this()] {
@@ -95,6 +94,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       }
     }
     unfinished_ = choices_.size();
+    backend_.metrics.OnRequest(choices_.size(), std::ranges::max(prepared_.max_tokens));
     prepared_.prompts.clear();
     return std::nullopt;
   }
@@ -139,6 +139,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     } else {
       backend_.metrics.OnFirstToken(Seconds(at - prepared_.arrival));
     }
+    if (!first_token_) first_token_ = at;
     choice.last_token = at;
     Deliver(index, choice.generation.OnToken(event), stream);
     if (choice.generation.stopped()) backend_.engine.Cancel(choice.id);
@@ -159,7 +160,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     choice.finished = true;
     --unfinished_;
     const engine::FinishReason reason = choice.generation.reason();
-    backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival));
+    backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival), event);
     if (answered_) return;
     if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
       return Fail(event, stream);
@@ -173,6 +174,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
   void Finish(std::string& stream) {
     answered_ = true;
+    Record(choices_.front().generation.reason());
     if (prepared_.stream) {
       stream += prepared_.format->StreamEnd(Usage());
       end_stream_ = StreamEnd::kWhole;
@@ -183,25 +185,32 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     HttpResponse response;
     response.headers = prepared_.headers;
     response.body = prepared_.format->Whole(finished, Usage());
-    Send(std::move(response));
+    exchange_->Send(std::move(response));
   }
 
-  void Send(HttpResponse response) {
-    backend_.metrics.OnResponse(response.status);
-    exchange_->Send(std::move(response));
+  void SendError(const ApiError& error) {
+    RecordError(error);
+    exchange_->Send(ErrorResponse(error, prepared_.headers, {prepared_.dialect, prepared_.request_id}));
   }
 
   // One sequence failed or was taken from us (the server is stopping, or the client left): the others go too.
   void Fail(const engine::FinishEvent& event, std::string& stream) {
     answered_ = true;
     CancelAll();
+    Record(event.reason);
     const ApiError error =
         event.error
             ? ApiError{ApiErrorKind::kInternal, event.error->message(), ""}
             : ApiError{ApiErrorKind::kDraining, "The server is shutting down and ended the generation.", ""};
-    if (!prepared_.stream) return Send(ErrorResponse(error, prepared_.headers));
+    if (!prepared_.stream) return SendError(error);
+    RecordError(error);
     stream += prepared_.format->StreamError(error);
     end_stream_ = StreamEnd::kFailed;
+  }
+
+  // A client that has left was not told.
+  void RecordError(const ApiError& error) {
+    if (!exchange_->gone()) exchange_->record().error_code = error.code();
   }
 
   TokenUsage Usage() const {
@@ -219,10 +228,29 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     return total;
   }
 
+  // For the access log.
+  void Record(engine::FinishReason reason) {
+    const TokenUsage usage = Usage();
+    GenerationFacts facts;
+    facts.prompt_tokens = usage.prompt_tokens;
+    facts.cached_tokens = usage.cached_tokens;
+    facts.generated_tokens = usage.completion_tokens;
+    facts.choices = choices_.size();
+    facts.finish_reason = MetricReason(reason);
+    if (first_token_) facts.first_token_seconds = Seconds(*first_token_ - prepared_.arrival);
+    Clock::time_point last = first_token_.value_or(Clock::time_point());
+    for (const Choice& choice : choices_) last = std::max(last, choice.last_token.value_or(last));
+    const auto after_first = usage.completion_tokens - static_cast<int64_t>(choices_.size());
+    if (after_first > 0 && last > *first_token_)
+      facts.decode_tokens_per_second = static_cast<double>(after_first) / Seconds(last - *first_token_);
+    exchange_->record().generation = std::move(facts);
+  }
+
   const GenerationBackend backend_;
   PreparedGeneration prepared_;
   const std::shared_ptr<Exchange> exchange_;
   std::vector<Choice> choices_;
+  std::optional<Clock::time_point> first_token_;  // of any choice
   size_t unfinished_ = 0;
   bool answered_ = false;                // what still comes from the engine has no reader
   std::optional<StreamEnd> end_stream_;  // once the events of this turn are written

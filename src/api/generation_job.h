@@ -18,6 +18,8 @@ namespace millrace::api {
 // A decoded and encoded request, ready for the engine.
 struct PreparedGeneration {
   std::string request_id;
+  Dialect dialect = Dialect::kOpenAi;         // of errors
+  std::string model;                          // as the client calls it
   std::vector<std::vector<TokenId>> prompts;  // each becomes `choices_per_prompt` sequences, in this order
   int choices_per_prompt = 1;
   engine::SamplingParams sampling;  // the seed of a prompt's first choice; the others count up from it

@@ -177,8 +177,8 @@ std::optional<bool> ReadThinkingObject(FieldReader& body) {
 }
 
 // Whether to think and how hard: thinking.type, then chat_template_kwargs, then enable_thinking; without any
-// of them the effort decides (chat-encoding.md, section 4).
-void ReadThinking(FieldReader& body, text::ChatOptions& options) {
+// of them the effort decides (chat-encoding.md, section 4), and without that the server's default.
+void ReadThinking(FieldReader& body, const ChatDefaults& defaults, text::ChatOptions& options) {
   std::optional<bool> thinking = ReadThinkingObject(body);
   std::optional<text::ReasoningMode> effort = ReadEffort(body);
   if (const boost::json::object* const object = body.Object("chat_template_kwargs")) {
@@ -191,9 +191,12 @@ void ReadThinking(FieldReader& body, text::ChatOptions& options) {
   }
   const std::optional<bool> top_level = body.Bool("enable_thinking");
   if (!thinking) thinking = top_level;
-  options.thinking = thinking.value_or(!effort || effort->thinking);
+  options.thinking = thinking.value_or(effort ? effort->thinking : defaults.thinking.value_or(true));
   // An effort of "none" beside an explicit wish to think counts as not given.
-  if (options.thinking && effort && effort->thinking) options.reasoning_effort = effort->effort;
+  const bool has_effort = effort && effort->thinking;
+  if (options.thinking && has_effort) options.reasoning_effort = effort->effort;
+  if (options.thinking && !has_effort && defaults.reasoning_effort)
+    options.reasoning_effort = *defaults.reasoning_effort;
 }
 
 // logprobs: true switches them on, top_logprobs asks for alternatives.
@@ -209,7 +212,8 @@ std::optional<int> ReadLogprobs(FieldReader& body) {
   return std::nullopt;
 }
 
-std::variant<ChatCompletionRequest, ApiError> Decode(const boost::json::object& object) {
+std::variant<ChatCompletionRequest, ApiError> Decode(const boost::json::object& object,
+                                                     const ChatDefaults& defaults) {
   FirstError error;
   FieldReader body(object, "", error);
   ChatCompletionRequest request;
@@ -217,17 +221,18 @@ std::variant<ChatCompletionRequest, ApiError> Decode(const boost::json::object& 
   request.chat.messages = ReadMessages(body);
   request.output = ReadOutputOptions(body);
   request.output.logprobs = ReadLogprobs(body);
-  ReadThinking(body, request.chat.options);
+  ReadThinking(body, defaults, request.chat.options);
   if (error.set()) return error.Take();
   return request;
 }
 
 }  // namespace
 
-std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body) {
+std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body,
+                                                                const ChatDefaults& defaults) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  return Decode(std::get<boost::json::object>(parsed));
+  return Decode(std::get<boost::json::object>(parsed), defaults);
 }
 
 }  // namespace millrace::api

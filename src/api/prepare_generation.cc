@@ -68,11 +68,17 @@ int64_t MaxTokens(const ServedModel& model, const OutputOptions& output, size_t 
   return model.default_max_tokens > 0 ? std::min(model.default_max_tokens, room) : room;
 }
 
+// As the client calls it.
+const std::string& ModelName(const ServedModel& model, const OutputOptions& output) {
+  return output.model.empty() ? model.names.front() : output.model;
+}
+
 PreparedGeneration Prepare(const ServedModel& model, const RequestOrigin& origin, const OutputOptions& output,
                            std::vector<std::vector<TokenId>> prompts) {
   PreparedGeneration prepared;
   prepared.request_id = origin.request_id;
   prepared.arrival = origin.arrival;
+  prepared.model = ModelName(model, output);
   prepared.choices_per_prompt = output.n;
   prepared.stream = output.stream;
   engine::SamplingParams& sampling = prepared.sampling;
@@ -95,22 +101,13 @@ PreparedGeneration Prepare(const ServedModel& model, const RequestOrigin& origin
 OpenAiHead Head(const ServedModel& model, const OutputOptions& output, std::string_view id_prefix) {
   OpenAiHead head;
   head.id = fmt::format("{}-{}", id_prefix, RandomHexId());
-  head.model = output.model.empty() ? model.names.front() : output.model;
+  head.model = ModelName(model, output);
   head.system_fingerprint = model.system_fingerprint;
   head.created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
           .count();
   head.include_usage = output.include_usage;
   return head;
-}
-
-// Text is trusted: control strings in it are control tokens, and it begins with BOS however it came.
-std::vector<TokenId> EncodeRaw(const text::ChatEncoder& encoder, const Prompt& prompt) {
-  if (const auto* const ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
-  const TokenId bos = encoder.control_ids().bos;
-  std::vector<TokenId> ids = encoder.tokenizer().EncodePrompt(std::get<std::string>(prompt));
-  if (ids.empty() || ids.front() != bos) ids.insert(ids.begin(), bos);
-  return ids;
 }
 
 std::string EchoText(const text::ChatEncoder& encoder, const Prompt& prompt) {
@@ -120,6 +117,14 @@ std::string EchoText(const text::ChatEncoder& encoder, const Prompt& prompt) {
 
 }  // namespace
 
+std::vector<TokenId> EncodeRaw(const text::ChatEncoder& encoder, const Prompt& prompt) {
+  if (const auto* const ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
+  const TokenId bos = encoder.control_ids().bos;
+  std::vector<TokenId> ids = encoder.tokenizer().EncodePrompt(std::get<std::string>(prompt));
+  if (ids.empty() || ids.front() != bos) ids.insert(ids.begin(), bos);
+  return ids;
+}
+
 bool ServedModel::Knows(std::string_view name) const {
   return std::ranges::find(names, name) != names.end() ||
          std::ranges::find(kKnownModelNames, name) != kKnownModelNames.end();
@@ -127,7 +132,7 @@ bool ServedModel::Knows(std::string_view name) const {
 
 std::variant<PreparedGeneration, ApiError> PrepareChat(const ServedModel& model, const RequestOrigin& origin,
                                                        std::string_view body) {
-  auto decoded = DecodeChatRequest(body);
+  auto decoded = DecodeChatRequest(body, model.chat_defaults);
   if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
   const ChatCompletionRequest& request = std::get<ChatCompletionRequest>(decoded);
   if (std::optional<ApiError> error = CheckModel(model, request.output.model)) return *std::move(error);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/api_error.h"
+#include "api/chat_defaults.h"
 #include "api/generation_job.h"
 #include "text/chat_prompt.h"
 
@@ -22,6 +23,7 @@ struct ServedModel {
   int64_t vocab_size = 0;
   int64_t default_max_tokens = 0;  // of requests that name no limit; 0: the rest of the context
   int64_t created = 0;             // seconds since 1970
+  ChatDefaults chat_defaults = {};
 
   // True for the public names and for those that clients of V4.1 are known to send.
   bool Knows(std::string_view name) const;
@@ -40,6 +42,10 @@ std::variant<PreparedGeneration, ApiError> PrepareChat(const ServedModel& model,
 std::variant<PreparedGeneration, ApiError> PrepareCompletion(const ServedModel& model,
                                                              const RequestOrigin& origin,
                                                              std::string_view body);
+
+// The ids of a raw prompt. Text is trusted: control strings in it are control tokens, and it begins with BOS
+// however it came.
+std::vector<TokenId> EncodeRaw(const text::ChatEncoder& encoder, const Prompt& prompt);
 
 // 32 hexadecimal digits that no other call returns. Any thread.
 std::string RandomHexId();
