@@ -16,8 +16,8 @@ constexpr int kCompletions = 4'000;
 #else
 constexpr int kCompletions = 100'000;
 #endif
-constexpr int kCutsAsText = 16;
-constexpr int kCutsAsTokens = 4;
+constexpr int kCutsAsText = 17;
+constexpr int kCutsAsTokens = 3;
 
 constexpr std::string_view kDsml = "\xF8";
 constexpr std::string_view kThinkBegin = "\xF9";
@@ -159,7 +159,7 @@ class Writer {
     c.symbols += Tag("", "invoke", " name=\"" + name + "\"") + "\n";
     std::string arguments;
     for (const std::string_view parameter : kParameterNames) {
-      if (Chance(2)) continue;
+      if (!Chance(3)) continue;
       arguments += arguments.empty() ? "{\"" : ", \"";
       AppendJsonEscaped(parameter, arguments);
       arguments += "\": ";
@@ -231,8 +231,9 @@ bool IsUnambiguous(std::string_view symbols) {
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (symbols[i] != '<' && symbols[i] != '\xEF') continue;
     // No text that continues across a control token spells another.
+    const std::string text = Spelled(symbols.substr(i, 40));
     for (const char symbol : kSymbols) {
-      if (Spelled(symbols.substr(i, 40)).starts_with(SymbolLiteral(symbol))) return false;
+      if (text.starts_with(SymbolLiteral(symbol))) return false;
     }
   }
   return true;

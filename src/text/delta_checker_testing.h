@@ -31,6 +31,7 @@ class DeltaChecker {
   explicit DeltaChecker(std::string_view completion) : completion_(completion) {}
 
   void Add(const ParsedDelta& delta) {
+    if (delta.empty() && delta.reasoning_spans.empty() && delta.content_spans.empty()) return;
     Check(IsUtf8(delta.reasoning) && IsUtf8(delta.content), "invalid UTF-8");
     Check(SpansSpell(delta.reasoning_spans, delta.reasoning, completion_, reasoning_end_),
           "the reasoning stands elsewhere");
