@@ -91,11 +91,6 @@ inline constexpr size_t kChunkBlocks = 16;
 using DRow = hn::ScalableTag<float>;
 using VRow = hn::Vec<DRow>;
 
-// Twice the e2m1 value of each nibble, plus 12.
-HWY_INLINE VByte UnsignedWeights(VByte nibbles) {
-  return hn::TableLookupBytes(hn::LoadDup128(DByte(), kDoubledPlus12), nibbles);
-}
-
 // dwords[d] lane r = bytes 4 d .. 4 d + 3 of the sixteen at row(r).
 template <class RowFn>
 HWY_INLINE void TransposeDwords(const RowFn& row, VQuad (&dwords)[4]) {
@@ -156,9 +151,10 @@ HWY_INLINE void DecodeBlock(const Int8Product& a, const size_t* HWY_RESTRICT row
       [&](size_t r) HWY_ATTR { return a.codes + rows[r] * a.row_bytes + block * kInt8BlockBytes; }, dwords);
 #pragma GCC unroll 4
   for (size_t d = 0; d < 4; ++d) {
-    const VByte pairs = hn::BitCast(DByte(), dwords[d]);
-    hn::Store(UnsignedWeights(LowNibbles(pairs)), DByte(), panel + d * stride);
-    hn::Store(UnsignedWeights(HighNibbles(pairs)), DByte(), panel + (4 + d) * stride);
+    VByte weights[2];
+    DecodeNibbles(hn::BitCast(DByte(), dwords[d]), weights);
+    hn::Store(weights[0], DByte(), panel + d * stride);
+    hn::Store(weights[1], DByte(), panel + (4 + d) * stride);
   }
 }
 
@@ -219,11 +215,12 @@ inline constexpr size_t kInt8PanelRows = kRowVecs * kRows;
 inline constexpr size_t kPanelBlockBytes = 8 * kRowVecs * sizeof(VByte);
 
 // sums[t * kInt8PanelRows + r] += the products of a chunk's n blocks with kTokens tokens, whose groups for
-// the chunk start at x[t].
+// the chunk start at x[t]. A function of its own, because the compiler runs out of registers where it is part
+// of a larger one.
 template <size_t kTokens>
-HWY_INLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales, size_t n,
-                         const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
-                         NextChunk& next) {
+HWY_NOINLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales, size_t n,
+                           const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
+                           NextChunk& next) {
   const DRow d;
   VRow sum[kTokens][kRowVecs];
   const QuantizedGroup* at[kTokens];
