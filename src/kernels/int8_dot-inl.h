@@ -112,6 +112,13 @@ HWY_INLINE VQuad SumFourRows(const VRowProducts (&rows)[4], VQuad start) {
                  SumPairs(EverySecond<true>(low, high)));
 }
 
+// The same value, of which the compiler knows nothing: it would regroup sums of many terms so that all terms
+// wait in registers that it does not have.
+HWY_INLINE VPair InOrder(VPair sum) {
+  asm("" : "+v"(sum.raw));
+  return sum;
+}
+
 // Four pairs of products, at most 4 * 2 * 24 * 127, fit into 16 bits, so they are widened once.
 template <size_t kTokens, size_t kRowVecs>
 HWY_INLINE void AddQuadProducts(const uint8_t* HWY_RESTRICT u, const QuantizedGroup* const (&x)[kTokens],
@@ -131,7 +138,7 @@ HWY_INLINE void AddQuadProducts(const uint8_t* HWY_RESTRICT u, const QuantizedGr
 #pragma GCC unroll 2
         for (size_t v = 0; v < kRowVecs; ++v) {
           const VPair products = PairProducts(weights[v], quad);
-          pairs[t][v] = n == 4 * half ? products : hn::Add(pairs[t][v], products);
+          pairs[t][v] = n == 4 * half ? products : InOrder(hn::Add(pairs[t][v], products));
         }
       }
     }

@@ -18,16 +18,16 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-// A tile is kTileRows4 rows times up to kBandTileTokens tokens, one vector of their sixteen partial sums at a
-// time: as many sums as the registers hold, so that what is loaded serves many multiply-adds (7 loads for 12
-// with sixteen registers, 10 for 24 with thirty-two).
+// A tile is kBandTileRows rows times up to kBandTileTokens tokens, one vector of their sixteen partial sums
+// at a time: as many sums as the registers hold, so that what is loaded serves many multiply-adds (7 loads
+// for 12 with sixteen registers, 10 for 24 with thirty-two).
 inline constexpr size_t kBandTileRows = 4;
 inline constexpr size_t kBandTileTokens = HWY_TARGET == HWY_AVX2 ? 3 : 6;
 inline constexpr size_t kTileSums = kBandTileTokens * kBandTileRows * kLanes;
 static_assert(static_cast<size_t>(kStripRows) % kBandTileRows == 0);
 
 // A block's tokens are shared out evenly over the fewest tiles: tile i of them starts at token
-// TileBegin(n_tokens, i).
+// BandTileBegin(n_tokens, i).
 HWY_INLINE size_t BandTiles(size_t n_tokens) {
   return (n_tokens + kBandTileTokens - 1) / kBandTileTokens;
 }
@@ -132,12 +132,6 @@ HWY_INLINE void ReduceTileRows(const float* HWY_RESTRICT sums, size_t stride, fl
   hn::StoreU(hn::Add(hn::Add(lane0, lane2), hn::Add(lane1, lane3)), d4, out);
 #endif
 }
-
-// Where a band's results go: y[t * stride + r].
-struct BandOutput {
-  float* y;
-  int64_t stride;
-};
 
 // The results of a tile with all its columns, for rows [0, n_rows) of it.
 HWY_INLINE void StoreBandTile(const float* HWY_RESTRICT sums, size_t n_tokens, size_t n_rows, float* y,

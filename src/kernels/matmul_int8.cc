@@ -91,11 +91,6 @@ inline constexpr size_t kChunkBlocks = 16;
 using DRow = hn::ScalableTag<float>;
 using VRow = hn::Vec<DRow>;
 
-// Twice the e2m1 value of each nibble, plus 12.
-HWY_INLINE VByte UnsignedWeights(VByte nibbles) {
-  return hn::TableLookupBytes(hn::LoadDup128(DByte(), kDoubledPlus12), nibbles);
-}
-
 // dwords[d] lane r = bytes 4 d .. 4 d + 3 of the sixteen at row(r).
 template <class RowFn>
 HWY_INLINE void TransposeDwords(const RowFn& row, VQuad (&dwords)[4]) {
@@ -146,19 +141,31 @@ HWY_INLINE void DecodeScales(const Int8Product& a, const size_t* HWY_RESTRICT ro
   }
 }
 
+// kRows rows that lie equally far apart: row r from byte `first` + r * `stride` on. Four bases instead of
+// kRows pointers, of which the processor has too few.
+struct SpacedRows {
+  SpacedRows(const uint8_t* first, size_t stride_bytes) : stride(stride_bytes) {
+    for (size_t g = 0; g < kRows / 4; ++g) bases[g] = first + 4 * g * stride;
+  }
+  HWY_INLINE const uint8_t* operator[](size_t r) const { return bases[r / 4] + r % 4 * stride; }
+
+  const uint8_t* bases[kRows / 4];
+  size_t stride;
+};
+
 // One block of kRows rows as eight vectors, vector n at panel[n * stride ..]: lane r of vector d < 4 holds
 // four even columns of row r, of vector 4 + d the four odd ones between them, from dword d of the row's
 // block.
-HWY_INLINE void DecodeBlock(const Int8Product& a, const size_t* HWY_RESTRICT rows, size_t block,
-                            uint8_t* HWY_RESTRICT panel, size_t stride) {
+HWY_INLINE void DecodeBlock(const SpacedRows& codes, size_t block, uint8_t* HWY_RESTRICT panel,
+                            size_t stride) {
   VQuad dwords[4];
-  TransposeDwords(
-      [&](size_t r) HWY_ATTR { return a.codes + rows[r] * a.row_bytes + block * kInt8BlockBytes; }, dwords);
+  TransposeDwords([&](size_t r) HWY_ATTR { return codes[r] + block * kInt8BlockBytes; }, dwords);
 #pragma GCC unroll 4
   for (size_t d = 0; d < 4; ++d) {
-    const VByte pairs = hn::BitCast(DByte(), dwords[d]);
-    hn::Store(UnsignedWeights(LowNibbles(pairs)), DByte(), panel + d * stride);
-    hn::Store(UnsignedWeights(HighNibbles(pairs)), DByte(), panel + (4 + d) * stride);
+    VByte weights[2];
+    DecodeNibbles(hn::BitCast(DByte(), dwords[d]), weights);
+    hn::Store(weights[0], DByte(), panel + d * stride);
+    hn::Store(weights[1], DByte(), panel + (4 + d) * stride);
   }
 }
 
@@ -219,11 +226,12 @@ inline constexpr size_t kInt8PanelRows = kRowVecs * kRows;
 inline constexpr size_t kPanelBlockBytes = 8 * kRowVecs * sizeof(VByte);
 
 // sums[t * kInt8PanelRows + r] += the products of a chunk's n blocks with kTokens tokens, whose groups for
-// the chunk start at x[t].
+// the chunk start at x[t]. A function of its own, because the compiler runs out of registers where it is part
+// of a larger one.
 template <size_t kTokens>
-HWY_INLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales, size_t n,
-                         const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
-                         NextChunk& next) {
+HWY_NOINLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales, size_t n,
+                           const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
+                           NextChunk& next) {
   const DRow d;
   VRow sum[kTokens][kRowVecs];
   const QuantizedGroup* at[kTokens];
@@ -268,21 +276,21 @@ struct PanelScratch {
   uint8_t* panel;  // [kChunkBlocks, kPanelBlockBytes]
 };
 
-// Up to kInt8PanelRows rows from `row` on times many tokens: each chunk of weights is decoded once, into row
-// order, and multiplied with all of them.
-HWY_INLINE void PanelManyTokens(const Int8Product& a, size_t row, size_t row_end,
+// kInt8PanelRows rows, row + r * row_stride, times many tokens: each chunk of weights is decoded once, into
+// row order, and multiplied with all of them.
+HWY_INLINE void PanelManyTokens(const Int8Product& a, size_t row, size_t row_stride, size_t row_end,
                                 const QuantizedGroup* const* HWY_RESTRICT x, size_t n_tokens,
                                 const PanelScratch& scratch) {
-  // A ragged last panel computes its last row again and drops it.
   size_t rows[kInt8PanelRows];
-  for (size_t r = 0; r < kInt8PanelRows; ++r) rows[r] = HWY_MIN(row + r, row_end - 1);
+  for (size_t r = 0; r < kInt8PanelRows; ++r) rows[r] = row + r * row_stride;
   std::fill_n(scratch.sums, n_tokens * kInt8PanelRows, 0.0f);
   for (size_t first = 0; first < a.n_blocks; first += kChunkBlocks) {
     const size_t n = HWY_MIN(kChunkBlocks, a.n_blocks - first);
     for (size_t v = 0; v < kRowVecs; ++v) {
       DecodeScales(a, rows + v * kRows, first, n, scratch.scales + v * kRows, kInt8PanelRows);
+      const SpacedRows codes(a.codes + rows[v * kRows] * a.row_bytes, row_stride * a.row_bytes);
       for (size_t b = 0; b < n; ++b) {
-        DecodeBlock(a, rows + v * kRows, first + b, scratch.panel + b * kPanelBlockBytes + v * sizeof(VByte),
+        DecodeBlock(codes, first + b, scratch.panel + b * kPanelBlockBytes + v * sizeof(VByte),
                     kRowVecs * sizeof(VByte));
       }
     }
@@ -328,18 +336,6 @@ HWY_INLINE VQuad SpreadOffsets(const int32_t* HWY_RESTRICT offsets) {
   alignas(64) static constexpr int32_t kBlockOfLane[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
   return hn::TableLookupLanes(hn::LoadDup128(d, offsets), hn::SetTableIndices(d, kBlockOfLane));
 }
-
-// kRows rows that lie equally far apart: row r from byte `first` + r * `stride` on. Four bases instead of
-// kRows pointers, of which the processor has too few.
-struct SpacedRows {
-  SpacedRows(const uint8_t* first, size_t stride_bytes) : stride(stride_bytes) {
-    for (size_t g = 0; g < kRows / 4; ++g) bases[g] = first + 4 * g * stride;
-  }
-  HWY_INLINE const uint8_t* operator[](size_t r) const { return bases[r / 4] + r % 4 * stride; }
-
-  const uint8_t* bases[kRows / 4];
-  size_t stride;
-};
 
 // Adds the products of kBlocksAVec blocks, numbers j .. of the groups at x[t], to the sums of kRows rows,
 // whose codes for these blocks start at codes[r] + from.
@@ -407,7 +403,7 @@ HWY_INLINE void RowsFewTokens(const Int8Product& a, size_t row, size_t row_strid
         AddRowBytes<kTokens>(codes, from, scales, at, j, sums);
         block += kBlocksAVec;
       } else {
-        DecodeBlock(a, rows, block, scratch.panel, sizeof(VByte));
+        DecodeBlock(codes, block, scratch.panel, sizeof(VByte));
         AddBlock<kTokens, 1>(scratch.panel, scales, at, j, sums);
         ++block;
       }
@@ -452,11 +448,18 @@ void MultiplyRows(const Int8Product& a, size_t row_begin, size_t row_end, const 
     if (n_tokens == 3) return RangeFewTokens<3>(a, row_begin, row_end, x, y, y_stride, scratch);
     if (n_tokens == 4) return RangeFewTokens<4>(a, row_begin, row_end, x, y, y_stride, scratch);
   }
-  for (size_t row = row_begin; row < row_end; row += kInt8PanelRows) {
-    PanelManyTokens(a, row, row_end, x, n_tokens, scratch);
-    const size_t n_rows = HWY_MIN(kInt8PanelRows, row_end - row);
-    for (size_t t = 0; t < n_tokens; ++t)
-      std::copy_n(scratch.sums + t * kInt8PanelRows, n_rows, y + static_cast<int64_t>(t) * y_stride + row);
+  // A ragged last panel computes some of its neighbours' rows and drops them; of a matrix that is smaller
+  // than a panel, each row fills one.
+  const bool small = a.n_rows < kInt8PanelRows;
+  const size_t step = small ? 1 : kInt8PanelRows;
+  for (size_t row = row_begin; row < row_end; row += step) {
+    const size_t first = small ? row : HWY_MIN(row, a.n_rows - kInt8PanelRows);
+    PanelManyTokens(a, first, small ? 0 : 1, row_end, x, n_tokens, scratch);
+    const size_t n_rows = HWY_MIN(step, row_end - row);
+    for (size_t t = 0; t < n_tokens; ++t) {
+      std::copy_n(scratch.sums + t * kInt8PanelRows + (row - first), n_rows,
+                  y + static_cast<int64_t>(t) * y_stride + row);
+    }
   }
 }
 
