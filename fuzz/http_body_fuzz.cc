@@ -8,9 +8,9 @@
 #include <string_view>
 #include <variant>
 
-#include "api/json_body.h"
 #include "api/openai_decode.h"
 #include "base/check.h"
+#include "text/json_repair.h"
 #include "text/utf8.h"
 
 namespace {
@@ -69,9 +69,9 @@ void CheckResult(const std::variant<T, api::ApiError>& result) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  const std::string repaired = api::RepairJsonText(body);
+  const std::string repaired = text::RepairJsonText(body);
   MILLRACE_CHECK(text::IsUtf8(repaired), "repairing left broken UTF-8");
-  MILLRACE_CHECK(api::RepairJsonText(repaired) == repaired, "repairing twice changes more");
+  MILLRACE_CHECK(text::RepairJsonText(repaired) == repaired, "repairing twice changes more");
   CheckResult(api::DecodeCompletionRequest(body));
   CheckResult(api::DecodeChatRequest(body));
   return 0;

@@ -3,7 +3,6 @@
 #include <boost/json/value.hpp>
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <variant>
 
@@ -18,10 +17,6 @@ struct JsonLimits {
   size_t max_depth = 64;
   size_t max_memory_bytes = size_t{512} << 20;
 };
-
-// JSON text with every invalid UTF-8 sequence replaced by U+FFFD and every escaped lone surrogate by \ufffd:
-// clients cut strings in the middle of characters, and one bad byte must not cost them the conversation.
-std::string RepairJsonText(std::string_view text);
 
 // Parses a request body after repairing it; its root must be an object. Errors say at which byte.
 std::variant<boost::json::object, ApiError> ParseJsonBody(std::string_view body,

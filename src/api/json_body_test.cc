@@ -19,13 +19,5 @@ TEST(JsonBody, ManySmallValuesAreBoundedByMemoryNotByText) {
   EXPECT_EQ(std::get<ApiError>(refused).status(), 413);
 }
 
-TEST(JsonBody, RepairLeavesValidTextAlone) {
-  const std::string text = "{\"k\":\"\\ud83d\\ude00 \u00e9 \U0001F600 \\\\u\\n\"}";
-  EXPECT_EQ(RepairJsonText(text), text);
-  EXPECT_EQ(RepairJsonText("\\"), "\\");
-  EXPECT_EQ(RepairJsonText("\\u12"), "\\u12");
-  EXPECT_EQ(RepairJsonText("\\\xFF"), "\\\uFFFD");
-}
-
 }  // namespace
 }  // namespace millrace::api

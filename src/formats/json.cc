@@ -28,16 +28,6 @@ std::string_view ClippedPart(std::string_view text) {
   return text.substr(0, end);
 }
 
-// The decimal text of a number to the nearest double; `approximate` is the parser's own value, which may be
-// off in the last place. False if the number is too large for a double.
-bool NearestDouble(std::string_view text, double approximate, double* nearest) {
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), *nearest);
-  if (status == std::errc() && end == text.data() + text.size()) return true;
-  // Out of range: from_chars does not say on which side.
-  *nearest = 0.0;
-  return std::fabs(approximate) < 1.0;
-}
-
 // Builds the value, and refuses what the library lets pass: repeated keys, and numbers beyond a double.
 class DocumentHandler {
  public:
@@ -97,11 +87,11 @@ class DocumentHandler {
     return true;
   }
   bool on_double(double value, json::string_view text, error_code& ec) {
-    double nearest = 0;
-    if (!NearestDouble({text.data(), text.size()}, value, &nearest)) {
+    const std::optional<double> nearest = NearestDouble({text.data(), text.size()}, value);
+    if (!nearest) {
       return Refuse(fmt::format("the number {} is too large", Quoted({text.data(), text.size()})), ec);
     }
-    values_.push_double(nearest);
+    values_.push_double(*nearest);
     return true;
   }
   bool on_bool(bool value, error_code&) {
@@ -160,6 +150,15 @@ Result<json::value> ParseJson(std::string_view text, const JsonLimits& limits) {
   } catch (const std::exception& e) {  // allocation failures of the library
     return Error(ErrorCode::kCorrupt, fmt::format("the JSON text cannot be held: {}", e.what()));
   }
+}
+
+std::optional<double> NearestDouble(std::string_view text, double approximate) {
+  double nearest = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), nearest);
+  if (status == std::errc() && end == text.data() + text.size()) return nearest;
+  // Out of range: from_chars does not say on which side.
+  if (std::fabs(approximate) < 1.0) return std::copysign(0.0, approximate);
+  return std::nullopt;
 }
 
 std::string JsonString(std::string_view text) {

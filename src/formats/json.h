@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,10 @@ struct JsonLimits {
 // after the value. Numbers with a fraction or exponent are rounded to the nearest double, integers are kept
 // as int64 or uint64. Errors (kCorrupt) give line and column. Any thread.
 Result<boost::json::value> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// The double nearest to a JSON number's text; nullopt if it lies beyond the double range (what is too small
+// becomes zero). `approximate` is any parser's own idea of it.
+std::optional<double> NearestDouble(std::string_view text, double approximate);
 
 // `text` as a JSON string literal with its quotes. Invalid UTF-8 is passed through.
 std::string JsonString(std::string_view text);
