@@ -113,7 +113,8 @@ struct Engine::Impl {
 };
 
 uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs) {
-  return static_cast<uint64_t>(vocab_size) * static_cast<uint64_t>(max_num_seqs) * sizeof(float) +
+  const uint64_t row = static_cast<uint64_t>(vocab_size) * sizeof(float);
+  return static_cast<uint64_t>(max_num_seqs) * (row + TokenHistory::Bytes(vocab_size)) +
          Sampler::ScratchBytes(vocab_size);
 }
 

@@ -20,9 +20,14 @@ struct EngineOptions {
   int max_num_seqs = 4;  // >= 1; sequences that hold model state at once
   int max_queue = 256;   // >= 0; requests beyond max_num_seqs; more are refused with kResourceExhausted
   int64_t prefill_chunk = 512;  // >= 1; prompt tokens of one step (bounded by StepModel::max_batch_tokens)
+  // A generation whose last so many tokens only repeat a phrase (RepetitionGuard) ends with kRepetition; 0:
+  // never. At least kMinPhraseRepeats otherwise. Requests with ignore_eos ask for a length and are left
+  // alone, and so are others before their min_tokens.
+  int64_t repetition_limit_tokens = 4096;
 };
 
-// Bytes of an engine's own buffers: a row of logits for every sequence, and the sampler.
+// Bytes of an engine's own buffers: for every sequence a row of logits and its token history, and the
+// sampler.
 uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs);
 
 // The loop that owns all sequence state, on one thread of its own. Any thread may call Submit, Cancel, stats

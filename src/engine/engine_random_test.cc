@@ -158,7 +158,7 @@ TEST(EngineRandom, AThousandRequestsWithCancelsLeaveNothingBehind) {
   for (std::thread& thread : threads) thread.join();
 
   uint64_t tokens = 0;
-  uint64_t counts[4] = {};
+  std::map<FinishReason, uint64_t> counts;
   for (const auto& list : sent) {
     for (const Sent& one : list) {
       const auto finish = one.sink->WaitForFinish();
@@ -169,16 +169,16 @@ TEST(EngineRandom, AThousandRequestsWithCancelsLeaveNothingBehind) {
       if (!one.cancelled) {
         EXPECT_NE(finish->reason, FinishReason::kCancelled);
       }
-      ++counts[static_cast<int>(finish->reason)];
+      ++counts[finish->reason];
       tokens += one.sink->tokens().size();
     }
   }
   const EngineStats stats = engine.stats();
-  EXPECT_EQ(stats.finished_stop, counts[0]);
-  EXPECT_EQ(stats.finished_length, counts[1]);
-  EXPECT_EQ(stats.finished_cancelled, counts[2]);
+  EXPECT_EQ(stats.finished_stop, counts[FinishReason::kStop]);
+  EXPECT_EQ(stats.finished_length, counts[FinishReason::kLength]);
+  EXPECT_EQ(stats.finished_cancelled, counts[FinishReason::kCancelled]);
   EXPECT_EQ(stats.finished_error, 0u);
-  EXPECT_GT(counts[2], 20u);
+  EXPECT_GT(counts[FinishReason::kCancelled], 20u);
   EXPECT_EQ(stats.generation_tokens_total, tokens);
   EXPECT_EQ(stats.running, 0);
   EXPECT_EQ(stats.waiting, 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "base/function_ref.h"
@@ -16,7 +17,11 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs code that is not ours to trust with exceptions: a model, a sink.
+// Whose code runs, for errors.
+constexpr std::string_view kReceiver = "the request's receiver";
+constexpr std::string_view kConstraint = "the request's constraint";
+
+// Runs code that is not ours to trust with exceptions: a model, a sink, a constraint.
 Status Guarded(std::string_view what, FunctionRef<void()> call) {
   try {
     call();
@@ -33,7 +38,7 @@ Status Guarded(std::string_view what, FunctionRef<void()> call) {
 Loop::Loop(std::unique_ptr<StepModel> model, const EngineOptions& options, StatsBoard& board)
     : model_(std::move(model)), options_(options), board_(board), sampler_(model_->vocab_size()) {
   MILLRACE_CHECK(options.max_num_seqs >= 1 && options.max_num_seqs <= kMaxNumSeqs && options.max_queue >= 0 &&
-                     options.prefill_chunk >= 1,
+                     options.prefill_chunk >= 1 && options.repetition_limit_tokens >= 0,
                  "engine options out of range: the flags' parser must refuse them");
   MILLRACE_CHECK(model_->max_batch_tokens() >= 1, "a model that takes no tokens");
   const auto slots = static_cast<size_t>(options.max_num_seqs);
@@ -43,6 +48,11 @@ Loop::Loop(std::unique_ptr<StepModel> model, const EngineOptions& options, Stats
   items_.reserve(slots);
   logits_.resize(slots * static_cast<size_t>(model_->vocab_size()));
   event_.top.reserve(kMaxLogprobs);
+  histories_.reserve(slots);
+  for (size_t i = 0; i < slots; ++i) {
+    free_histories_.push_back(
+        &histories_.emplace_back(model_->vocab_size(), options.repetition_limit_tokens));
+  }
 }
 
 Loop::~Loop() {
@@ -115,20 +125,36 @@ void Loop::Admit() {
     Running sequence{.queued = std::move(queue_.front()), .state = std::move(state)};
     queue_.pop_front();
     if (error) {
-      sequence.finished = FinishReason::kError;
-      sequence.error = std::move(error);
+      Fail(sequence, *error);
       Leave(std::move(sequence));
       continue;
     }
     sequence.times.admitted = SecondsSince(sequence.queued.submitted);
     board_.OnAdmitted();
+    if (const Status begun = Begin(sequence); !begun.ok()) {
+      Fail(sequence, begun.error());
+      Leave(std::move(sequence));
+      continue;
+    }
     running_.push_back(std::move(sequence));
   }
 }
 
+Status Loop::Begin(Running& sequence) {
+  sequence.history = free_histories_.back();
+  free_histories_.pop_back();
+  sequence.history->Start(sequence.queued.request.prompt, sequence.sampling());
+  const TokenConstraint* const constraint = sequence.sampling().constraint.get();
+  if (constraint == nullptr) return {};
+  return Guarded(kConstraint, [&] { sequence.constraint = constraint->Clone(); });
+}
+
 size_t Loop::BuildBatch() {
   rows_.clear();
-  for (const Running& sequence : running_) rows_.push_back({sequence.prompt_left()});
+  for (const Running& sequence : running_) {
+    const int64_t left = sequence.tokens_left();
+    rows_.push_back({sequence.prompt_left() == 0 && left == 1 ? 0 : left});
+  }
   const int64_t batch_tokens = model_->max_batch_tokens();
   ScheduleFairShare(rows_, {batch_tokens, std::min(options_.prefill_chunk, batch_tokens)}, turn_++, batch_);
 
@@ -136,18 +162,15 @@ size_t Loop::BuildBatch() {
   size_t n_logits = 0;
   for (const ScheduleSlice& slice : batch_) {
     Running& sequence = running_[slice.row];
+    const std::span<const TokenId> left = sequence.prompt_left() > 0
+                                              ? std::span<const TokenId>(sequence.queued.request.prompt)
+                                                    .subspan(static_cast<size_t>(sequence.prompt_done))
+                                              : std::span<const TokenId>(sequence.unseen);
     StepItem item;
     item.sequence = sequence.state.get();
-    item.results_from = static_cast<int64_t>(sequence.queued.request.prompt.size()) - 1;
-    if (sequence.prompt_left() > 0) {
-      item.tokens =
-          std::span(sequence.queued.request.prompt)
-              .subspan(static_cast<size_t>(sequence.prompt_done), static_cast<size_t>(slice.tokens));
-      item.wants_logits = slice.tokens == sequence.prompt_left();
-    } else {
-      item.tokens = std::span(&sequence.last_token, 1);
-      item.wants_logits = true;
-    }
+    item.tokens = left.first(static_cast<size_t>(slice.tokens));
+    item.wants_logits = slice.tokens == sequence.tokens_left();
+    item.results_from = sequence.prompt_tokens() - 1;
     n_logits += item.wants_logits;
     items_.push_back(item);
   }
@@ -158,7 +181,10 @@ void Loop::Advance() {
   int64_t prompt_tokens = 0;
   for (const ScheduleSlice& slice : batch_) {
     Running& sequence = running_[slice.row];
-    if (sequence.prompt_left() == 0) continue;
+    if (sequence.prompt_left() == 0) {
+      sequence.unseen.erase(sequence.unseen.begin(), sequence.unseen.begin() + slice.tokens);
+      continue;
+    }
     sequence.prompt_done += slice.tokens;
     prompt_tokens += slice.tokens;
   }
@@ -168,49 +194,93 @@ void Loop::Advance() {
   size_t row = 0;
   for (size_t i = 0; i < items_.size(); ++i) {
     if (!items_[i].wants_logits) continue;
-    TakeToken(running_[batch_[i].row], std::span(logits_).subspan(row++ * vocab_size, vocab_size));
+    TakeTokens(running_[batch_[i].row], std::span(logits_).subspan(row++ * vocab_size, vocab_size));
   }
 }
 
-void Loop::TakeToken(Running& sequence, std::span<const float> logits) {
-  const GenerationRequest& request = sequence.queued.request;
-  const int64_t position = static_cast<int64_t>(request.prompt.size()) + sequence.generated;
-  Status done = sampler_.Sample(logits, request.sampling, position, event_);
-  if (done.ok()) {
-    if (sequence.generated == 0) sequence.times.first_token = SecondsSince(sequence.queued.submitted);
-    sequence.last_token = event_.token;
-    ++sequence.generated;
-    board_.OnToken();
-    done = Guarded("the request's receiver", [&] { sequence.queued.sink->OnToken(event_); });
-  }
-  if (done.ok()) {
-    sequence.finished = ReasonToEnd(sequence);
-  } else {
-    sequence.finished = FinishReason::kError;
-    sequence.error = done.error();
-  }
+void Loop::TakeTokens(Running& sequence, std::span<const float> logits) {
+  const auto take = [&]() -> Status {
+    if (sequence.generated == 0) {
+      MILLRACE_RETURN_IF_ERROR(AskConstraint(sequence));
+      // The row of logits was for nothing when a run comes first; the model sees the run in the next step.
+      if (sequence.finished || !sequence.unseen.empty()) return {};
+    }
+    MILLRACE_RETURN_IF_ERROR(Sample(sequence, logits));
+    MILLRACE_RETURN_IF_ERROR(TakeToken(sequence));
+    return AskConstraint(sequence);
+  };
+  if (const Status taken = take(); !taken.ok()) Fail(sequence, taken.error());
 }
 
-std::optional<FinishReason> Loop::ReasonToEnd(const Running& sequence) const {
-  const GenerationRequest& request = sequence.queued.request;
-  const SamplingParams& sampling = request.sampling;
-  const TokenId token = sequence.last_token;
+Status Loop::Sample(Running& sequence, std::span<const float> logits) {
+  const SamplingParams& sampling = sequence.sampling();
+  withheld_.clear();
+  if (sequence.generated < sampling.min_tokens) {
+    withheld_ = sampling.stop_token_ids;
+    if (!sampling.ignore_eos) withheld_.push_back(model_->eos_token_id());
+  }
+  return sampler_.Sample(
+      logits, sampling, sequence.prompt_tokens() + sequence.generated, event_,
+      {.counts = sequence.history->counts(), .withheld = withheld_, .allowed = sequence.allowed});
+}
+
+Status Loop::TakeToken(Running& sequence) {
+  const TokenId token = event_.token;
+  if (sequence.generated == 0) sequence.times.first_token = SecondsSince(sequence.queued.submitted);
+  sequence.unseen.push_back(token);
+  ++sequence.generated;
+  sequence.history->OnToken(token);
+  board_.OnToken();
+  if (sequence.constraint != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(Guarded(kConstraint, [&] { sequence.constraint->OnToken(token); }));
+  }
+  MILLRACE_RETURN_IF_ERROR(Guarded(kReceiver, [&] { sequence.queued.sink->OnToken(event_); }));
+  sequence.finished = ReasonToEnd(sequence, token);
+  return {};
+}
+
+Status Loop::AskConstraint(Running& sequence) {
+  while (sequence.constraint != nullptr && !sequence.finished) {
+    MILLRACE_RETURN_IF_ERROR(Guarded(kConstraint, [&] { sequence.allowed = sequence.constraint->Next(); }));
+    MILLRACE_RETURN_IF_ERROR(CheckFollowable(sequence.allowed, model_->vocab_size()));
+    if (std::holds_alternative<EndOfSequence>(sequence.allowed)) sequence.finished = FinishReason::kStop;
+    const auto* const forced = std::get_if<ForcedTokens>(&sequence.allowed);
+    // Logprobs need a row of logits for each token: the run is then taken token by token.
+    if (forced == nullptr || sequence.sampling().logprobs) break;
+    forced_.assign(forced->ids.begin(), forced->ids.end());  // a view that ends with the next call
+    event_.chosen.reset();
+    event_.top.clear();
+    for (size_t i = 0; i < forced_.size() && !sequence.finished; ++i) {
+      event_.token = forced_[i];
+      MILLRACE_RETURN_IF_ERROR(TakeToken(sequence));
+    }
+  }
+  return {};
+}
+
+std::optional<FinishReason> Loop::ReasonToEnd(const Running& sequence, TokenId token) const {
+  const SamplingParams& sampling = sequence.sampling();
   if (token == model_->eos_token_id() && !sampling.ignore_eos) return FinishReason::kStop;
   if (std::ranges::find(sampling.stop_token_ids, token) != sampling.stop_token_ids.end()) {
     return FinishReason::kStop;
   }
-  const int64_t length = static_cast<int64_t>(request.prompt.size()) + sequence.generated;
+  if (sequence.history->repeats() && sequence.generated >= sampling.min_tokens) {
+    return FinishReason::kRepetition;
+  }
+  const int64_t length = sequence.prompt_tokens() + sequence.generated;
   if (sequence.generated >= sampling.max_tokens || length >= model_->max_model_len()) {
     return FinishReason::kLength;
   }
   return std::nullopt;
 }
 
+void Loop::Fail(Running& sequence, const Error& error) {
+  sequence.finished = FinishReason::kError;
+  sequence.error = error;
+}
+
 void Loop::FailBatch(const Error& error) {
-  for (const ScheduleSlice& slice : batch_) {
-    running_[slice.row].finished = FinishReason::kError;
-    running_[slice.row].error = error;
-  }
+  for (const ScheduleSlice& slice : batch_) Fail(running_[slice.row], error);
 }
 
 void Loop::RemoveFinished() {
@@ -228,6 +298,7 @@ void Loop::RemoveFinished() {
 void Loop::Leave(Running sequence) {
   const bool held_slot = sequence.state != nullptr;
   if (held_slot) pool_full_ = false;
+  if (sequence.history != nullptr) free_histories_.push_back(sequence.history);
   sequence.state.reset();
   const FinishEvent event{.reason = *sequence.finished,
                           .prompt_tokens = static_cast<int64_t>(sequence.queued.request.prompt.size()),
@@ -238,7 +309,7 @@ void Loop::Leave(Running sequence) {
   board_.OnLeft(held_slot, event.reason);
   const std::string& request_id = sequence.queued.request.request_id;
   LogFinished(request_id, event, sequence.times);
-  const Status told = Guarded("the request's receiver", [&] { sequence.queued.sink->OnFinish(event); });
+  const Status told = Guarded(kReceiver, [&] { sequence.queued.sink->OnFinish(event); });
   if (!told.ok()) LogLostFinish(request_id, told.error().message());
   sequence.queued.sink.reset();
   board_.OnReported();

@@ -16,6 +16,8 @@
 #include "engine/schedule.h"
 #include "engine/stats_board.h"
 #include "engine/step_model.h"
+#include "engine/token_constraint.h"
+#include "engine/token_history.h"
 
 namespace millrace::engine {
 
@@ -52,25 +54,40 @@ class Loop {
   struct Running {
     QueuedRequest queued;
     std::unique_ptr<StepSequence> state = nullptr;
+    TokenHistory* history = nullptr;  // one of histories_, with `state`
+    std::unique_ptr<TokenConstraint> constraint = nullptr;
+    NextToken allowed = AnyToken{};  // the constraint's word for the next draw; views into it
     int64_t prompt_done = 0;
     int64_t generated = 0;
-    TokenId last_token = 0;  // generated, not yet seen by the model
+    std::vector<TokenId> unseen = {};  // generated, not yet seen by the model: one, or a forced run
     RequestTimes times = {};
     // Set when the sequence leaves at the end of the step.
     std::optional<FinishReason> finished = std::nullopt;
     std::optional<Error> error = std::nullopt;
 
-    int64_t prompt_left() const { return static_cast<int64_t>(queued.request.prompt.size()) - prompt_done; }
+    const SamplingParams& sampling() const { return queued.request.sampling; }
+    int64_t prompt_tokens() const { return static_cast<int64_t>(queued.request.prompt.size()); }
+    int64_t prompt_left() const { return prompt_tokens() - prompt_done; }
+    // Tokens that the model has to see before it can give logits.
+    int64_t tokens_left() const { return prompt_left() + static_cast<int64_t>(unseen.size()); }
   };
 
   void Admit();
+  // Gives a sequence with a slot its history and its constraint.
+  Status Begin(Running& sequence);
   // Fills batch_ and items_; returns how many items want logits.
   size_t BuildBatch();
-  // Moves every sequence of the batch on: prompt progress, and a token where there are logits.
+  // Moves every sequence of the batch on: what the model has seen, and a token where there are logits.
   void Advance();
-  // Samples, delivers, and decides whether the sequence goes on.
-  void TakeToken(Running& sequence, std::span<const float> logits);
-  std::optional<FinishReason> ReasonToEnd(const Running& sequence) const;
+  // Takes the sequence's next token, or run of tokens, and decides whether it goes on.
+  void TakeTokens(Running& sequence, std::span<const float> logits);
+  Status Sample(Running& sequence, std::span<const float> logits);
+  // Delivers event_ as the sequence's next token; sets `finished` when it is the last.
+  Status TakeToken(Running& sequence);
+  // Asks the constraint what may come next, and takes the runs that it forces.
+  Status AskConstraint(Running& sequence);
+  std::optional<FinishReason> ReasonToEnd(const Running& sequence, TokenId token) const;
+  static void Fail(Running& sequence, const Error& error);
   void FailBatch(const Error& error);
   void RemoveFinished();
   // Frees the slot (`sequence.state` is set) or the place in the queue, counts, logs, tells the sink.
@@ -91,6 +108,11 @@ class Loop {
   std::vector<float> logits_;  // [max_num_seqs, vocab_size]
   Sampler sampler_;
   TokenEvent event_;
+  std::vector<TokenId> withheld_;
+  std::vector<TokenId> forced_;
+
+  std::vector<TokenHistory> histories_;  // [max_num_seqs]
+  std::vector<TokenHistory*> free_histories_;
 };
 
 }  // namespace millrace::engine

@@ -15,6 +15,36 @@ std::string Number(double value) {
   return fmt::format("{:.6g}", value);
 }
 
+// Penalties, biases and what depends on them. Written so that NaN fails every test.
+Status ValidateLogitRules(const SamplingParams& sampling, int64_t vocab_size) {
+  constexpr std::string_view kPenaltyRange = "from -2 to 2 (0: off)";
+  if (!(std::abs(sampling.presence_penalty) <= 2)) {
+    return OutOfRange("presence_penalty", Number(sampling.presence_penalty), kPenaltyRange);
+  }
+  if (!(std::abs(sampling.frequency_penalty) <= 2)) {
+    return OutOfRange("frequency_penalty", Number(sampling.frequency_penalty), kPenaltyRange);
+  }
+  if (!(sampling.repetition_penalty > 0 && std::isfinite(sampling.repetition_penalty))) {
+    return OutOfRange("repetition_penalty", Number(sampling.repetition_penalty),
+                      "a finite number greater than 0 (1: off)");
+  }
+  for (const LogitBias& bias : sampling.logit_bias) {
+    if (bias.token < 0 || bias.token >= vocab_size) {
+      return OutOfRange("logit_bias", fmt::format("{{... {}: {} ...}}", bias.token, Number(bias.bias)),
+                        fmt::format("for ids of the vocabulary, 0 to {}", vocab_size - 1));
+    }
+    if (!(std::abs(bias.bias) <= 100)) {
+      return OutOfRange("logit_bias", fmt::format("{{... {}: {} ...}}", bias.token, Number(bias.bias)),
+                        "from -100 to 100 for each token");
+    }
+  }
+  if (sampling.min_tokens < 0 || sampling.min_tokens > sampling.max_tokens) {
+    return OutOfRange("min_tokens", std::to_string(sampling.min_tokens),
+                      fmt::format("from 0 to max_tokens, {}", sampling.max_tokens));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view FinishReasonName(FinishReason reason) {
@@ -23,12 +53,19 @@ std::string_view FinishReasonName(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kRepetition:
+      return "repetition";
     case FinishReason::kCancelled:
       return "cancelled";
     case FinishReason::kError:
       return "error";
   }
   return "error";
+}
+
+bool UsesPenalties(const SamplingParams& sampling) {
+  return sampling.presence_penalty != 0 || sampling.frequency_penalty != 0 ||
+         sampling.repetition_penalty != 1;
 }
 
 Status ValidateSampling(const SamplingParams& sampling, int64_t vocab_size) {
@@ -59,7 +96,7 @@ Status ValidateSampling(const SamplingParams& sampling, int64_t vocab_size) {
                         fmt::format("ids of the vocabulary, 0 to {}", vocab_size - 1));
     }
   }
-  return {};
+  return ValidateLogitRules(sampling, vocab_size);
 }
 
 Status ValidatePrompt(std::span<const TokenId> prompt, int64_t vocab_size, int64_t max_model_len) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,8 +13,16 @@
 
 namespace millrace::engine {
 
+class TokenConstraint;
+
 // The most alternatives one token may list.
 inline constexpr int kMaxLogprobs = 20;
+
+// What is added to a token's logit.
+struct LogitBias {
+  TokenId token = 0;
+  float bias = 0;  // [-100, 100]
+};
 
 // How the next token is chosen. Names and meanings are those of the OpenAI API and of vLLM.
 struct SamplingParams {
@@ -27,13 +36,28 @@ struct SamplingParams {
   // Sampling one of these ends the generation with kStop; the token is reported as the last token.
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
+  // Before so many tokens are generated none is chosen that ends the generation. From 0 to max_tokens.
+  int64_t min_tokens = 0;
+  float presence_penalty = 0.0f;      // [-2, 2]; taken once from the logit of every token generated so far
+  float frequency_penalty = 0.0f;     // [-2, 2]; taken for each time that the token was generated
+  float repetition_penalty = 1.0f;    // > 0; divides positive logits of tokens of prompt and answer,
+                                      // multiplies negative ones; 1: off
+  std::vector<LogitBias> logit_bias;  // biases of one token add up
+  // Every sequence runs under a Clone() of its own; nullptr: free. See token_constraint.h.
+  std::shared_ptr<const TokenConstraint> constraint;
   // How many alternatives each TokenEvent lists, 0 to kMaxLogprobs; nullopt: no logprobs at all.
   std::optional<int> logprobs;
 };
 
-enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
+enum class FinishReason : uint8_t {
+  kStop,        // an end token, a stop token, or the constraint's word
+  kLength,      // max_tokens or the context
+  kRepetition,  // nothing but a phrase repeated: EngineOptions::repetition_limit_tokens
+  kCancelled,
+  kError,
+};
 
-// "stop", "length", "cancelled", "error".
+// "stop", "length", "repetition", "cancelled", "error".
 std::string_view FinishReasonName(FinishReason reason);
 
 struct TokenLogprob {
@@ -69,6 +93,9 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
 };
+
+// Whether the history of a sequence matters for its next token.
+bool UsesPenalties(const SamplingParams& sampling);
 
 // kInvalidArgument naming the field, its value and what is accepted; API clients read these texts.
 Status ValidateSampling(const SamplingParams& sampling, int64_t vocab_size);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <variant>
 
 #include "base/check.h"
 
@@ -56,20 +57,15 @@ Error UnusableLogit(size_t token, float value) {
                            token, value));
 }
 
-struct Best {
-  float logit = -kInfinity;
-  TokenId token = 0;
-};
-
 // The largest logit, lowest id on ties.
-Result<Best> FindBest(std::span<const float> logits) {
-  Best best;
+Result<TokenLogit> FindBest(std::span<const float> logits) {
+  TokenLogit best{.logit = -kInfinity};
   bool any = false;
   for (size_t i = 0; i < logits.size(); ++i) {
     const float logit = logits[i];
     if (!(logit < kInfinity)) return UnusableLogit(i, logit);  // NaN too
     if (logit > best.logit) {
-      best = {logit, static_cast<TokenId>(i)};
+      best = {static_cast<TokenId>(i), logit};
       any = true;
     }
   }
@@ -112,13 +108,13 @@ double GumbelNoise(uint64_t seed, int64_t position, TokenId token) {
   return Gumbel(NoiseBits(StreamOf(seed, position), token));
 }
 
-Sampler::Sampler(int64_t vocab_size) : vocab_size_(static_cast<size_t>(vocab_size)) {
+Sampler::Sampler(int64_t vocab_size) : vocab_size_(static_cast<size_t>(vocab_size)), rules_(vocab_size) {
   MILLRACE_CHECK(vocab_size > 0, "a vocabulary without tokens");
   candidates_.reserve(vocab_size_);
 }
 
 uint64_t Sampler::ScratchBytes(int64_t vocab_size) {
-  return static_cast<uint64_t>(vocab_size) * sizeof(Candidate);
+  return static_cast<uint64_t>(vocab_size) * sizeof(Candidate) + LogitRules::ScratchBytes(vocab_size);
 }
 
 bool Sampler::MoreProbable(const Candidate& a, const Candidate& b) {
@@ -204,6 +200,11 @@ void Sampler::FillLogprobs(std::span<const float> logits, float max_logit, int c
   for (const Candidate& c : candidates_) event.top.push_back(logprob_of(c.token));
 }
 
+TokenId Sampler::ChooseFrom(std::span<const float> logits, const TokenLogit& best,
+                            const SamplingParams& sampling, int64_t position) {
+  return sampling.temperature == 0 ? best.token : DrawToken(logits, best.logit, sampling, position);
+}
+
 TokenId Sampler::DrawToken(std::span<const float> logits, float max_logit, const SamplingParams& sampling,
                            int64_t position) {
   const double temperature = sampling.temperature;
@@ -227,13 +228,23 @@ TokenId Sampler::DrawToken(std::span<const float> logits, float max_logit, const
   return draw.winner();
 }
 
+Result<TokenId> Sampler::Choose(std::span<const float> logits, const TokenLogit& best,
+                                const SamplingParams& sampling, int64_t position,
+                                const DrawContext& context) {
+  if (const auto* const forced = std::get_if<ForcedTokens>(&context.allowed)) return forced->ids.front();
+  if (!LogitRules::Change(sampling, context)) return ChooseFrom(logits, best, sampling, position);
+  MILLRACE_ASSIGN_OR_RETURN(const std::span<const float> changed, rules_.Apply(logits, sampling, context));
+  MILLRACE_ASSIGN_OR_RETURN(const TokenLogit best_changed, FindBest(changed));
+  return ChooseFrom(changed, best_changed, sampling, position);
+}
+
 Status Sampler::Sample(std::span<const float> logits, const SamplingParams& sampling, int64_t position,
-                       TokenEvent& event) {
+                       TokenEvent& event, const DrawContext& context) {
   MILLRACE_CHECK(logits.size() == vocab_size_, "a row of logits is not as long as the vocabulary");
   event.chosen.reset();
   event.top.clear();
-  MILLRACE_ASSIGN_OR_RETURN(const Best best, FindBest(logits));
-  event.token = sampling.temperature == 0 ? best.token : DrawToken(logits, best.logit, sampling, position);
+  MILLRACE_ASSIGN_OR_RETURN(const TokenLogit best, FindBest(logits));
+  MILLRACE_ASSIGN_OR_RETURN(event.token, Choose(logits, best, sampling, position, context));
   if (sampling.logprobs) FillLogprobs(logits, best.logit, *sampling.logprobs, event);
   return {};
 }

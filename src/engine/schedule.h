@@ -9,7 +9,8 @@ namespace millrace::engine {
 
 // One running sequence as the policy sees it.
 struct ScheduleRow {
-  // Prompt tokens that the model has not seen yet. 0: the sequence decodes and needs one token a step.
+  // Tokens of the prompt, or of a run that a constraint has forced, that the model has not seen yet. 0: the
+  // sequence decodes and needs one token a step.
   int64_t prompt_left = 0;
 };
 

@@ -33,6 +33,9 @@ void StatsBoard::OnLeft(bool held_slot, FinishReason reason) {
     case FinishReason::kLength:
       ++stats_.finished_length;
       return;
+    case FinishReason::kRepetition:
+      ++stats_.finished_repetition;
+      return;
     case FinishReason::kCancelled:
       ++stats_.finished_cancelled;
       return;

@@ -18,6 +18,7 @@ struct EngineStats {
   uint64_t generation_tokens_total = 0;
   uint64_t finished_stop = 0;
   uint64_t finished_length = 0;
+  uint64_t finished_repetition = 0;
   uint64_t finished_cancelled = 0;
   uint64_t finished_error = 0;
   uint64_t steps_total = 0;
