@@ -8,47 +8,14 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "text/completion_symbols.h"
 #include "text/control_ids.h"
+#include "text/message_parser.h"
+#include "text/parsed_delta.h"
 #include "text/tokenizer.h"
 #include "text/tool_schema.h"
 
 namespace millrace::text {
-
-// Where a piece of emitted text stood in the completion: a half-open range of positions (see
-// CompletionParser::position), as long as the piece.
-struct SourceSpan {
-  size_t begin = 0;
-  size_t end = 0;
-};
-
-// What the parser learned of one call. The arguments of a call's deltas concatenate to the text of a JSON
-// object once it is complete (a parameter that the model gave twice is a key twice there: the last counts).
-// A call that never completes just stops.
-struct CallDelta {
-  size_t index = 0;       // of the call among those of the completion
-  std::string name;       // as the model wrote it ("ns::name"); only in the call's first delta, never empty there
-  std::string arguments;  // the next piece of JSON text
-  bool complete = false;  // nothing more comes of this call
-};
-
-// What some input added to the parse: valid UTF-8, and final. Text goes out as soon as it can no longer be
-// part of a marker or of an unfinished character.
-struct ParsedDelta {
-  std::string reasoning;
-  std::string content;
-  // Where the texts above come from, ascending; the lengths add up to those of the texts.
-  std::vector<SourceSpan> reasoning_spans;
-  std::vector<SourceSpan> content_spans;
-  std::vector<CallDelta> calls;  // ascending; after `content`, which never grows once a call was announced
-
-  bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
-};
-
-// How a generation ended.
-enum class CompletionEnd : uint8_t {
-  kStop,    // by the end token, or by what the request asked to stop at
-  kLength,  // cut off by a limit
-};
 
 enum class CompletionReason : uint8_t { kStop, kLength, kToolCalls };
 
@@ -68,9 +35,6 @@ class CompletionParser {
   CompletionParser(const Tokenizer& tokenizer, const ControlIds& ids, Options options);
   // For PushText.
   explicit CompletionParser(Options options);
-  CompletionParser(CompletionParser&&) noexcept;
-  CompletionParser& operator=(CompletionParser&&) noexcept;
-  ~CompletionParser();
 
   // The next token. Control tokens without a meaning here were sampled by accident and give no text.
   ParsedDelta Push(TokenId id);
@@ -82,14 +46,14 @@ class CompletionParser {
   // Bytes of the completion so far, control tokens by their literal text, ill-formed UTF-8 as U+FFFD (three
   // bytes, counted when it is known); accidental control tokens count nothing. A token stands from the
   // position before its Push to the one after.
-  size_t position() const;
+  size_t position() const { return position_; }
 
   // Where the next token belongs, as far as is known.
   enum class Place : uint8_t {
     kReasoning,
     kAnswer,
-    kBlock,       // in a calls block, no call being open
-    kCall,        // in a call, announced or dropped
+    kBlock,       // in a calls block, between calls
+    kCall,        // in a call
     kAfterCalls,  // behind a block or bare call: text is discarded, further calls are not
     kEnded,       // the end token was seen: all further input is ignored
   };
@@ -98,17 +62,27 @@ class CompletionParser {
 
   // Tokens of the reasoning so far, without `</think>` and without markup; those in what is held back are
   // counted once that is decided.
-  int64_t reasoning_tokens() const;
+  int64_t reasoning_tokens() const { return reasoning_tokens_; }
 
   // Calls announced, and those of them that are complete.
-  size_t call_count() const;
-  size_t complete_calls() const;
+  size_t call_count() const { return parser_.call_count(); }
+  size_t complete_calls() const { return parser_.complete_calls(); }
   // After Finish: kToolCalls if a call is complete and the length limit did not strike.
   CompletionReason reason() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  ParsedDelta Parse(std::string_view symbols);
+  void CountReasoning(bool was_reasoning, size_t begin);
+
+  const Tokenizer* tokenizer_ = nullptr;  // for Push
+  ControlIds ids_;
+  SymbolReader reader_;
+  MessageParser parser_;
+  size_t position_ = 0;
+  // Where the tokens begin that belong to the reasoning unless what they hold turns out to be markup.
+  std::vector<size_t> undecided_;
+  int64_t reasoning_tokens_ = 0;
+  CompletionEnd end_ = CompletionEnd::kStop;
 };
 
 }  // namespace millrace::text

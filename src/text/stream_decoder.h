@@ -5,6 +5,7 @@
 
 #include "base/ids.h"
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 namespace millrace::text {
 
@@ -18,13 +19,13 @@ class StreamDecoder {
   // become U+FFFD at once. A control token gives nothing and does not disturb a character around it.
   std::string Push(TokenId id);
   // The same for raw bytes, for a control token whose literal text is wanted.
-  std::string PushBytes(std::string_view bytes);
+  std::string PushBytes(std::string_view bytes) { return repairer_.Push(bytes); }
   // The end of the stream: U+FFFD if a character was left unfinished. The decoder is then as new.
-  std::string Flush();
+  std::string Flush() { return repairer_.Flush(); }
 
  private:
   const Tokenizer& tokenizer_;
-  std::string pending_;  // the first bytes of a character, at most three
+  Utf8Repairer repairer_;
 };
 
 }  // namespace millrace::text

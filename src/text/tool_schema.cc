@@ -15,9 +15,8 @@ bool DeclaresString(const OrderedJson* type) {
     return item.if_string() != nullptr && *item.if_string() == name;
   };
   return std::ranges::any_of(*names, [&](const OrderedJson& item) { return is(item, "string"); }) &&
-         std::ranges::all_of(*names, [&](const OrderedJson& item) {
-           return is(item, "string") || is(item, "null");
-         });
+         std::ranges::all_of(*names,
+                             [&](const OrderedJson& item) { return is(item, "string") || is(item, "null"); });
 }
 
 }  // namespace

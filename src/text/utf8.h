@@ -29,4 +29,18 @@ bool IsUtf8(std::string_view bytes);
 void AppendRepaired(std::string_view bytes, std::string& text);
 std::string RepairUtf8(std::string_view bytes);
 
+// The same for a stream of bytes, never handing out part of a character. What all calls return concatenates
+// to the repair of the whole. One stream, one thread.
+class Utf8Repairer {
+ public:
+  // The text that `bytes` complete, possibly empty. What no continuation can make valid becomes U+FFFD at
+  // once.
+  std::string Push(std::string_view bytes);
+  // The end of the stream: U+FFFD if a character was left unfinished. The repairer is then as new.
+  std::string Flush();
+
+ private:
+  std::string pending_;  // the first bytes of a character, at most three
+};
+
 }  // namespace millrace::text
