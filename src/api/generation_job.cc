@@ -19,7 +19,7 @@ double Seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// "stop", "length", "abort" or "error": vLLM's words for metrics.
+// "stop", "length", "repetition", "abort" or "error": vLLM's words for metrics, and one of ours.
 std::string_view MetricReason(engine::FinishReason reason) {
   return reason == engine::FinishReason::kCancelled ? "abort" : engine::FinishReasonName(reason);
 }
@@ -39,13 +39,9 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     if (const std::optional<Error> error = SubmitAll()) {
       CancelAll();
       answered_ = true;
-      return Send(ErrorResponse(FromEngineError(*error), prepared_.headers));
+      return SendError(FromEngineError(*error));
     }
-    if (prepared_.stream) {
-      HttpResponse head = StreamHead();
-      backend_.metrics.OnResponse(head.status);
-      exchange_->BeginStream(std::move(head), prepared_.format->Filler());
-    }
+    if (prepared_.stream) BeginStream();
     // Weak: the exchange outlives the job when the sequences are done before the answer is delivered.
     exchange_->SetOnGone([job = weak_from_this()] {
       if (const auto self = job.lock()) self->CancelAll();
@@ -61,12 +57,14 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
  private:
   struct Choice {
-    Choice(SeqId id_in, const text::Tokenizer& tokenizer, const GenerationOptions& options)
-        : id(id_in), generation(tokenizer, options) {}
+    Choice(SeqId id_in, const text::Tokenizer& tokenizer, const GenerationOptions& options,
+           AnswerEnd::Kind at_limit)
+        : id(id_in), generation(tokenizer, options, at_limit) {}
 
     SeqId id;
     Generation generation;
-    TextDelta text;  // so far, unless streaming
+    ChoiceBuilder answer;  // so far, unless streaming
+    FinishedChoice finished_answer;
     std::optional<Clock::time_point> last_token;
     bool finished = false;
   };
@@ -84,19 +82,33 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
   std::optional<Error> SubmitAll() {
     for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
+      prompt_tokens_ += static_cast<int64_t>(prepared_.prompts[p].size());
       for (int c = 0; c < prepared_.choices_per_prompt; ++c) {
         engine::GenerationRequest request{prepared_.request_id, prepared_.prompts[p], prepared_.sampling};
         request.sampling.seed += static_cast<uint64_t>(c);
-        request.sampling.max_tokens = prepared_.max_tokens[p];
+        request.sampling.max_tokens = prepared_.limits[p].tokens;
+        request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
         auto sink = std::make_shared<Sink>(shared_from_this(), choices_.size());
         auto submitted = backend_.engine.Submit(std::move(request), std::move(sink));
         if (!submitted.ok()) return submitted.error();
-        choices_.emplace_back(*submitted, backend_.tokenizer, prepared_.text);
+        choices_.emplace_back(*submitted, backend_.tokenizer, prepared_.text, prepared_.limits[p].at_limit);
       }
     }
     unfinished_ = choices_.size();
     prepared_.prompts.clear();
     return std::nullopt;
+  }
+
+  void BeginStream() {
+    HttpResponse head = StreamHead();
+    backend_.metrics.OnResponse(head.status);
+    // Weak: the exchange outlives the job, and a filler that held the job would hold itself.
+    exchange_->BeginStream(std::move(head), [job = weak_from_this()] {
+      const auto self = job.lock();
+      return self ? self->prepared_.format->Filler() : std::string();
+    });
+    const std::string begin = prepared_.format->StreamBegin(prompt_tokens_);
+    if (!begin.empty()) exchange_->Write(begin);
   }
 
   HttpResponse StreamHead() {
@@ -149,7 +161,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     if (prepared_.stream) {
       stream += prepared_.format->Delta(index, delta);
     } else {
-      choices_[index].text.Append(std::move(delta));
+      choices_[index].answer.Append(std::move(delta));
     }
   }
 
@@ -158,15 +170,17 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     TextDelta rest = choice.generation.OnFinish(event);
     choice.finished = true;
     --unfinished_;
-    const engine::FinishReason reason = choice.generation.reason();
+    const engine::FinishReason reason =
+        choice.generation.stopped() ? engine::FinishReason::kStop : event.reason;
     backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival));
     if (answered_) return;
     if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
       return Fail(event, stream);
     if (prepared_.stream) {
-      stream += prepared_.format->ChoiceEnd(index, rest, reason);
+      stream += prepared_.format->ChoiceEnd(index, rest, choice.generation.end());
     } else {
-      choice.text.Append(std::move(rest));
+      choice.answer.Append(std::move(rest));
+      choice.finished_answer = choice.answer.Finish(choice.generation.end());
     }
     if (unfinished_ == 0) Finish(stream);
   }
@@ -179,11 +193,15 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       return;
     }
     std::vector<FinishedChoice> finished;
-    for (Choice& choice : choices_) finished.push_back({std::move(choice.text), choice.generation.reason()});
+    for (Choice& choice : choices_) finished.push_back(std::move(choice.finished_answer));
     HttpResponse response;
     response.headers = prepared_.headers;
     response.body = prepared_.format->Whole(finished, Usage());
     Send(std::move(response));
+  }
+
+  void SendError(const ApiError& error) {
+    Send(ErrorResponse(prepared_.dialect, error, prepared_.request_id, prepared_.headers));
   }
 
   void Send(HttpResponse response) {
@@ -199,7 +217,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
         event.error
             ? ApiError{ApiErrorKind::kInternal, event.error->message(), ""}
             : ApiError{ApiErrorKind::kDraining, "The server is shutting down and ended the generation.", ""};
-    if (!prepared_.stream) return Send(ErrorResponse(error, prepared_.headers));
+    if (!prepared_.stream) return SendError(error);
     stream += prepared_.format->StreamError(error);
     end_stream_ = StreamEnd::kFailed;
   }
@@ -223,6 +241,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   PreparedGeneration prepared_;
   const std::shared_ptr<Exchange> exchange_;
   std::vector<Choice> choices_;
+  int64_t prompt_tokens_ = 0;
   size_t unfinished_ = 0;
   bool answered_ = false;                // what still comes from the engine has no reader
   std::optional<StreamEnd> end_stream_;  // once the events of this turn are written

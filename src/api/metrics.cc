@@ -155,7 +155,7 @@ struct Metrics::Impl {
 Metrics::Metrics(std::string model_name, const engine::Engine& engine, const MemoryLedger* ledger)
     : impl_(std::make_unique<Impl>(std::move(model_name), engine, ledger)) {
   // A counter that appears with its first increment hides that increment from rate().
-  for (const char* reason : {"stop", "length", "abort", "error"})
+  for (const char* reason : {"stop", "length", "repetition", "abort", "error"})
     impl_->finished.Add({{"finished_reason", reason}});
 }
 

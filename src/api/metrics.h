@@ -25,7 +25,7 @@ class Metrics {
 
   void OnFirstToken(double seconds_since_arrival);
   void OnNextToken(double seconds_since_last);
-  // `reason`: "stop", "length", "abort" or "error"; one call for each choice.
+  // `reason`: "stop", "length", "repetition", "abort" or "error"; one call for each choice.
   void OnFinished(std::string_view reason, double seconds_since_arrival);
   void OnResponse(int status);
 

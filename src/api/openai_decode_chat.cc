@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <boost/json/array.hpp>
 
 #include <array>
 #include <string>
@@ -26,32 +25,33 @@ constexpr std::array<RoleName, 4> kRoles = {{
 
 std::optional<text::Role> ReadRole(FieldReader& message) {
   constexpr std::string_view kAccepted = "system, developer, user or assistant";
-  const boost::json::value* const role = message.Find("role");
+  const text::OrderedJson* const role = message.Find("role");
   if (role == nullptr) {
     message.error().Set(ApiErrorKind::kMissingField,
                         fmt::format("'{}' is required: {}.", message.PathOf("role"), kAccepted),
                         message.PathOf("role"));
     return std::nullopt;
   }
-  if (!role->is_string()) {
+  if (role->if_string() == nullptr) {
     FailType(message.error(), message.PathOf("role"), *role, kAccepted);
     return std::nullopt;
   }
   for (const RoleName& known : kRoles)
-    if (std::string_view(role->get_string()) == known.name) return known.role;
+    if (*role->if_string() == known.name) return known.role;
   FailValue(message.error(), message.PathOf("role"), *role, kAccepted);
   return std::nullopt;
 }
 
 // One part of a content list. Only text: an image that is silently dropped is a wrong answer.
-void AppendPart(const boost::json::value& part, const std::string& path, FirstError& error,
+void AppendPart(const text::OrderedJson& part, const std::string& path, FirstError& error,
                 std::string& text) {
-  if (part.is_string()) {
-    text += part.get_string();
+  if (part.if_string() != nullptr) {
+    text += *part.if_string();
     return;
   }
-  if (!part.is_object()) return FailType(error, path, part, "an object {\"type\": \"text\", \"text\": ...}");
-  FieldReader reader(part.get_object(), path, error);
+  if (part.if_object() == nullptr)
+    return FailType(error, path, part, "an object {\"type\": \"text\", \"text\": ...}");
+  FieldReader reader(part, path, error);
   const std::optional<std::string> type = reader.String("type");
   if (error.set()) return;
   if (type != "text" && type != "input_text" && type != "output_text") {
@@ -71,16 +71,16 @@ void AppendPart(const boost::json::value& part, const std::string& path, FirstEr
 
 // A string, null, or text parts joined by a blank line (chat-encoding.md, section 8).
 std::string ReadContent(FieldReader& message) {
-  const boost::json::value* const content = message.Find("content");
+  const text::OrderedJson* const content = message.Find("content");
   if (content == nullptr) return "";
   const std::string path = message.PathOf("content");
-  if (content->is_string()) return std::string(content->get_string());
+  if (content->if_string() != nullptr) return *content->if_string();
   std::string text;
-  if (!content->is_array()) {
+  if (content->if_array() == nullptr) {
     FailType(message.error(), path, *content, "a string or an array of text parts");
     return text;
   }
-  const boost::json::array& parts = content->get_array();
+  const text::OrderedJson::Array& parts = *content->if_array();
   for (size_t i = 0; i < parts.size() && !message.error().set(); ++i) {
     if (i > 0) text += "\n\n";
     AppendPart(parts[i], fmt::format("{}[{}]", path, i), message.error(), text);
@@ -92,9 +92,9 @@ void RefuseUnsupportedMessageFields(FieldReader& message) {
   constexpr std::array<std::string_view, 5> kKeys = {"tool_calls", "function_call", "audio", "images",
                                                      "prefix"};
   for (std::string_view key : kKeys) {
-    const boost::json::value* const value = message.Find(key);
-    const bool harmless = value == nullptr || (value->is_array() && value->get_array().empty()) ||
-                          (value->is_bool() && !value->get_bool());
+    const text::OrderedJson* const value = message.Find(key);
+    const bool harmless = value == nullptr || (value->if_array() != nullptr && value->if_array()->empty()) ||
+                          (value->if_bool() != nullptr && !*value->if_bool());
     if (harmless) continue;
     message.error().Set(ApiErrorKind::kUnsupportedField,
                         fmt::format("'{}' is not supported by this server; messages are plain text turns.",
@@ -119,25 +119,25 @@ text::ChatMessage ReadMessage(FieldReader& message) {
 std::vector<text::ChatMessage> ReadMessages(FieldReader& body) {
   constexpr std::string_view kExpected = "an array of at least one message";
   std::vector<text::ChatMessage> list;
-  const boost::json::value* const messages = body.Find("messages");
+  const text::OrderedJson* const messages = body.Find("messages");
   if (messages == nullptr) {
     body.error().Set(ApiErrorKind::kMissingField, fmt::format("'messages' is required: {}.", kExpected),
                      "messages");
     return list;
   }
-  if (!messages->is_array()) {
+  if (messages->if_array() == nullptr) {
     FailType(body.error(), "messages", *messages, kExpected);
     return list;
   }
-  const boost::json::array& array = messages->get_array();
+  const text::OrderedJson::Array& array = *messages->if_array();
   if (array.empty()) FailValue(body.error(), "messages", *messages, kExpected);
   for (size_t i = 0; i < array.size() && !body.error().set(); ++i) {
     const std::string path = fmt::format("messages[{}]", i);
-    if (!array[i].is_object()) {
+    if (array[i].if_object() == nullptr) {
       FailType(body.error(), path, array[i], "an object with role and content");
       break;
     }
-    FieldReader message(array[i].get_object(), path, body.error());
+    FieldReader message(array[i], path, body.error());
     list.push_back(ReadMessage(message));
   }
   return list;
@@ -148,14 +148,14 @@ std::optional<text::ReasoningMode> ReadEffort(FieldReader& reader) {
   constexpr std::string_view kKey = "reasoning_effort";
   constexpr std::string_view kAccepted =
       "none, minimal, low, medium, high, xhigh, max, or an integer between 1 and 100";
-  const boost::json::value* const value = reader.Find(kKey);
+  const text::OrderedJson* const value = reader.Find(kKey);
   if (value == nullptr) return std::nullopt;
   const std::optional<int64_t> number = AsInt64(*value);
-  if (!number && !value->is_string()) {
+  if (!number && value->if_string() == nullptr) {
     FailType(reader.error(), reader.PathOf(kKey), *value, kAccepted);
     return std::nullopt;
   }
-  const std::string name = number ? std::to_string(*number) : std::string(value->get_string());
+  const std::string name = number ? std::to_string(*number) : *value->if_string();
   const Result<text::ReasoningMode> mode = text::ParseReasoningEffort(name);
   if (mode.ok()) return *mode;
   FailValue(reader.error(), reader.PathOf(kKey), *value, kAccepted);
@@ -164,7 +164,7 @@ std::optional<text::ReasoningMode> ReadEffort(FieldReader& reader) {
 
 // {"type": "enabled" | "disabled" | "adaptive"}
 std::optional<bool> ReadThinkingObject(FieldReader& body) {
-  const boost::json::object* const object = body.Object("thinking");
+  const text::OrderedJson* const object = body.Object("thinking");
   if (object == nullptr) return std::nullopt;
   FieldReader thinking(*object, "thinking", body.error());
   const std::optional<std::string> type = thinking.String("type");
@@ -180,7 +180,7 @@ std::optional<bool> ReadThinkingObject(FieldReader& body) {
 void ReadThinking(FieldReader& body, text::ChatOptions& options) {
   std::optional<bool> thinking = ReadThinkingObject(body);
   std::optional<text::ReasoningMode> effort = ReadEffort(body);
-  if (const boost::json::object* const object = body.Object("chat_template_kwargs")) {
+  if (const text::OrderedJson* const object = body.Object("chat_template_kwargs")) {
     FieldReader kwargs(*object, "chat_template_kwargs", body.error());
     const std::optional<bool> by_thinking = kwargs.Bool("thinking");
     const std::optional<bool> by_enable = kwargs.Bool("enable_thinking");
@@ -208,7 +208,7 @@ std::optional<int> ReadLogprobs(FieldReader& body) {
   return std::nullopt;
 }
 
-std::variant<ChatCompletionRequest, ApiError> Decode(const boost::json::object& object) {
+std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& object) {
   FirstError error;
   FieldReader body(object, "", error);
   ChatCompletionRequest request;
@@ -226,7 +226,7 @@ std::variant<ChatCompletionRequest, ApiError> Decode(const boost::json::object& 
 std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  return Decode(std::get<boost::json::object>(parsed));
+  return Decode(std::get<text::OrderedJson>(parsed));
 }
 
 }  // namespace millrace::api

@@ -1,7 +1,6 @@
 #include "api/openai_output_options.h"
 
 #include <fmt/format.h>
-#include <boost/json/array.hpp>
 
 #include <array>
 #include <limits>
@@ -63,43 +62,41 @@ constexpr std::array<UnsupportedField, 38> kUnsupported = {{
     {"continue_final_message", Harmless::kFalse},
 }};
 
-bool IsEmpty(const boost::json::value& value) {
-  return (value.is_array() && value.get_array().empty()) ||
-         (value.is_object() && value.get_object().empty()) ||
-         (value.is_string() && value.get_string().empty());
+bool IsEmpty(const text::OrderedJson& value) {
+  return (value.if_array() != nullptr && value.if_array()->empty()) ||
+         (value.if_object() != nullptr && value.if_object()->empty()) ||
+         (value.if_string() != nullptr && value.if_string()->empty());
 }
 
-bool IsNumber(const boost::json::value& value, double wanted) {
-  return value.is_number() && value.to_number<double>() == wanted;
+bool IsBool(const text::OrderedJson& value, bool wanted) {
+  return value.if_bool() != nullptr && *value.if_bool() == wanted;
 }
 
-bool IsString(const boost::json::value& value, std::string_view wanted) {
-  return value.is_string() && std::string_view(value.get_string()) == wanted;
+bool IsString(const text::OrderedJson& value, std::string_view wanted) {
+  return value.if_string() != nullptr && *value.if_string() == wanted;
 }
 
 // {"type": "text"} and ["text"].
-bool IsPlainText(const boost::json::value& value) {
-  if (value.is_object()) {
-    const boost::json::value* const type = value.get_object().if_contains("type");
-    return type != nullptr && IsString(*type, "text");
-  }
-  return value.is_array() && value.get_array().size() == 1 && IsString(value.get_array()[0], "text");
+bool IsPlainText(const text::OrderedJson& value) {
+  if (const text::OrderedJson* const type = value.Find("type")) return IsString(*type, "text");
+  const text::OrderedJson::Array* const items = value.if_array();
+  return items != nullptr && items->size() == 1 && IsString((*items)[0], "text");
 }
 
-bool IsHarmless(const boost::json::value& value, Harmless harmless) {
+bool IsHarmless(const text::OrderedJson& value, Harmless harmless) {
   switch (harmless) {
     case Harmless::kNothing:
       return false;
     case Harmless::kFalse:
-      return value.is_bool() && !value.get_bool();
+      return IsBool(value, false);
     case Harmless::kTrue:
-      return value.is_bool() && value.get_bool();
+      return IsBool(value, true);
     case Harmless::kEmpty:
       return IsEmpty(value);
     case Harmless::kZero:
-      return IsNumber(value, 0);
+      return AsDouble(value) == 0.0;
     case Harmless::kOne:
-      return IsNumber(value, 1);
+      return AsDouble(value) == 1.0;
     case Harmless::kText:
       return IsPlainText(value);
     case Harmless::kAutoOrNone:
@@ -132,22 +129,22 @@ std::string_view HarmlessText(Harmless harmless) {
 
 std::vector<std::string> ReadStop(FieldReader& body) {
   constexpr std::string_view kExpected = "a non-empty string or an array of up to 16 of them";
-  const boost::json::value* const stop = body.Find("stop");
+  const text::OrderedJson* const stop = body.Find("stop");
   std::vector<std::string> strings;
   if (stop == nullptr) return strings;
-  const auto add = [&](const boost::json::value& value, const std::string& path) {
-    if (!value.is_string()) return FailType(body.error(), path, value, kExpected);
-    const std::string_view text = value.get_string();
-    if (text.empty() || text.size() > kMaxStopBytes) {
+  const auto add = [&](const text::OrderedJson& value, const std::string& path) {
+    const std::string* const text = value.if_string();
+    if (text == nullptr) return FailType(body.error(), path, value, kExpected);
+    if (text->empty() || text->size() > kMaxStopBytes) {
       return FailValue(body.error(), path, value, fmt::format("a string of 1 to {} bytes", kMaxStopBytes));
     }
-    strings.emplace_back(text);
+    strings.push_back(*text);
   };
-  if (!stop->is_array()) {
+  if (stop->if_array() == nullptr) {
     add(*stop, "stop");
     return strings;
   }
-  const boost::json::array& array = stop->get_array();
+  const text::OrderedJson::Array& array = *stop->if_array();
   if (array.size() > kMaxStopStrings) {
     FailValue(body.error(), "stop", *stop, kExpected);
     return strings;
@@ -157,17 +154,17 @@ std::vector<std::string> ReadStop(FieldReader& body) {
 }
 
 std::vector<TokenId> ReadStopTokenIds(FieldReader& body) {
-  const boost::json::value* const ids = body.Find("stop_token_ids");
+  const text::OrderedJson* const ids = body.Find("stop_token_ids");
   if (ids == nullptr) return {};
-  if (!ids->is_array()) {
+  if (ids->if_array() == nullptr) {
     FailType(body.error(), "stop_token_ids", *ids, "an array of token ids");
     return {};
   }
-  if (ids->get_array().size() > kMaxStopTokenIds) {
+  if (ids->if_array()->size() > kMaxStopTokenIds) {
     FailValue(body.error(), "stop_token_ids", *ids, fmt::format("at most {} token ids", kMaxStopTokenIds));
     return {};
   }
-  return ReadTokenIds(ids->get_array(), "stop_token_ids", body.error());
+  return ReadTokenIds(*ids->if_array(), "stop_token_ids", body.error());
 }
 
 std::optional<int64_t> ReadMaxTokens(FieldReader& body) {
@@ -190,7 +187,7 @@ float ReadTopP(FieldReader& body) {
 
 }  // namespace
 
-std::vector<TokenId> ReadTokenIds(const boost::json::array& array, const std::string& path,
+std::vector<TokenId> ReadTokenIds(const text::OrderedJson::Array& array, const std::string& path,
                                   FirstError& error) {
   constexpr std::string_view kExpected = "a token id: an integer of at least 0";
   std::vector<TokenId> ids;
@@ -210,7 +207,7 @@ std::vector<TokenId> ReadTokenIds(const boost::json::array& array, const std::st
 
 void RefuseUnsupportedFields(FieldReader& body) {
   for (const UnsupportedField& field : kUnsupported) {
-    const boost::json::value* const value = body.Find(field.key);
+    const text::OrderedJson* const value = body.Find(field.key);
     if (value == nullptr || IsHarmless(*value, field.harmless)) continue;
     body.error().Set(
         ApiErrorKind::kUnsupportedField,
@@ -236,7 +233,7 @@ OutputOptions ReadOutputOptions(FieldReader& body) {
   output.ignore_eos = body.Bool("ignore_eos").value_or(false);
   output.n = static_cast<int>(body.Int("n", 1, kMaxChoices).value_or(1));
   output.stream = body.Bool("stream").value_or(false);
-  if (const boost::json::object* const options = body.Object("stream_options")) {
+  if (const text::OrderedJson* const options = body.Object("stream_options")) {
     FieldReader reader(*options, "stream_options", body.error());
     output.include_usage = reader.Bool("include_usage").value_or(false);
   }

@@ -3,8 +3,6 @@
 #include "api/field_reader.h"
 #include "api/requests.h"
 
-// Heavy header (Boost.JSON): for the decoders' .cc files only.
-
 namespace millrace::api {
 
 // The most choices of one prompt, and the most sequences of one request.
@@ -17,7 +15,7 @@ OutputOptions ReadOutputOptions(FieldReader& body);
 void RefuseUnsupportedFields(FieldReader& body);
 
 // Ids of an array "stop_token_ids" or of a prompt, each a non-negative 32-bit integer.
-std::vector<TokenId> ReadTokenIds(const boost::json::array& array, const std::string& path,
+std::vector<TokenId> ReadTokenIds(const text::OrderedJson::Array& array, const std::string& path,
                                   FirstError& error);
 
 }  // namespace millrace::api

@@ -2,13 +2,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "api/api_error.h"
+#include "api/dialect.h"
 #include "api/generation_job.h"
+#include "api/requests.h"
 #include "text/chat_prompt.h"
 
 namespace millrace::api {
@@ -31,17 +35,39 @@ struct ServedModel {
 struct RequestOrigin {
   std::string request_id;
   std::chrono::steady_clock::time_point arrival;
+  Dialect dialect = Dialect::kOpenAi;
 };
 
-// Decode the body, encode the prompt, bound the output by the context: all of a request's work that needs no
-// engine. Takes time in proportion to the body, so not for an I/O thread. Any thread.
-std::variant<PreparedGeneration, ApiError> PrepareChat(const ServedModel& model, const RequestOrigin& origin,
-                                                       std::string_view body);
-std::variant<PreparedGeneration, ApiError> PrepareCompletion(const ServedModel& model,
-                                                             const RequestOrigin& origin,
-                                                             std::string_view body);
+// A conversation as the model will read it.
+struct EncodedChat {
+  std::vector<TokenId> ids;
+  bool starts_in_reasoning = false;  // the completion begins inside the reasoning
+};
 
-// 32 hexadecimal digits that no other call returns. Any thread.
-std::string RandomHexId();
+// All functions here take time in proportion to the request, so they are not for an I/O thread. Any thread.
+
+// Whether `name`, as a client wrote it ("": none), is served here: the error that says so if it is not.
+std::optional<ApiError> CheckModel(const ServedModel& model, const std::string& name);
+
+// Renders and encodes; without a look at its length. Takes the history out of `request`. Errors name the
+// client's messages.
+std::variant<EncodedChat, ApiError> EncodeChat(const ServedModel& model, ChatCompletionRequest& request);
+
+// What all dialects of chat share, behind their decoders: checks the model's name, encodes the prompt, bounds
+// the output by the context, sets up what the answer must begin with.
+std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel& model,
+                                                              const RequestOrigin& origin,
+                                                              ChatCompletionRequest request,
+                                                              std::unique_ptr<AnswerFormat> format);
+
+// The same for prompts that are ids already; each must pass CheckPrompt. Without a format and without
+// parsing.
+PreparedGeneration PrepareSequences(const ServedModel& model, const RequestOrigin& origin,
+                                    const OutputOptions& output, std::vector<std::vector<TokenId>> prompts);
+
+// The error of a prompt that leaves no room for a token of answer, or has ids outside the vocabulary. `what`
+// and `param` name it: "messages".
+std::optional<ApiError> CheckPrompt(const ServedModel& model, const std::vector<TokenId>& ids,
+                                    std::string_view what, std::string_view param);
 
 }  // namespace millrace::api

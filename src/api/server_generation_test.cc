@@ -307,7 +307,7 @@ TEST_F(ServerGenerationTest, RefusalsAreErrorObjects) {
     EXPECT_THAT(response.body, HasSubstr(says)) << body;
     EXPECT_TRUE(response.headers.contains("x-request-id"));
   };
-  refused("{", 400, "invalid_json", "byte 1");
+  refused("{", 400, "invalid_json", "line 1");
   refused(R"({"prompt":"a","model":"gpt-9"})", 404, "model_not_found", "'gpt-9' does not exist");
   refused(R"({"prompt":"a","temperature":-1})", 400, "invalid_value", "'temperature': -1");
   refused(R"({"prompt":[99999]})", 400, "invalid_value", "token id 99999");

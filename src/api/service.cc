@@ -13,7 +13,9 @@
 #include "api/error_response.h"
 #include "api/generation_job.h"
 #include "api/openai_format.h"
+#include "api/openai_prepare.h"
 #include "api/prepare_generation.h"
+#include "api/random_id.h"
 #include "api/work_queue.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -171,7 +173,9 @@ void Service::Impl::Dispatch(Call call) {
     response.content_type.clear();
   } else {
     response = ErrorResponse(
-        {ApiErrorKind::kMethodNotAllowed, fmt::format("Not allowed: {}. Use {}.", asked, allowed), ""});
+        call.origin.dialect,
+        {ApiErrorKind::kMethodNotAllowed, fmt::format("Not allowed: {}. Use {}.", asked, allowed), ""},
+        call.origin.request_id);
   }
   response.headers.emplace_back("Allow", allowed + ", OPTIONS");
   Respond(call, std::move(response));
@@ -206,7 +210,7 @@ void Service::Impl::Respond(const Call& call, HttpResponse response) {
 void Service::Impl::RespondError(const Call& call, const ApiError& error) {
   spdlog::info("request {}: {} {}: {}: {}", call.origin.request_id, OneLine(call.request.method),
                OneLine(call.request.path), error.status(), OneLine(error.message));
-  Respond(call, ErrorResponse(error));
+  Respond(call, ErrorResponse(call.origin.dialect, error, call.origin.request_id));
 }
 
 void Service::Impl::RespondJson(const Call& call, std::string body, int status) {
@@ -316,7 +320,7 @@ Service::~Service() = default;
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   Call call;
-  call.origin = {ChooseRequestId(request), std::chrono::steady_clock::now()};
+  call.origin = {ChooseRequestId(request), std::chrono::steady_clock::now(), DialectOf(request.path)};
   call.request = std::move(request);
   call.exchange = std::move(exchange);
   impl_->Dispatch(std::move(call));
