@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -11,6 +12,7 @@
 #include "api/openai_decode.h"
 #include "base/check.h"
 #include "text/json_repair.h"
+#include "text/reasoning_effort.h"
 #include "text/utf8.h"
 
 namespace {
@@ -50,10 +52,10 @@ void Check(const api::CompletionRequest& request) {
 void Check(const api::ChatCompletionRequest& request) {
   CheckOutput(request.output);
   MILLRACE_CHECK(!request.chat.messages.empty(), "messages");
-  MILLRACE_CHECK(request.chat.options.reasoning_effort >= 1 && request.chat.options.reasoning_effort <= 100,
-                 "effort");
+  const std::optional<int> effort = request.chat.options.reasoning_effort;
+  MILLRACE_CHECK(!effort || text::IsReasoningEffort(*effort), "effort");
   for (const text::ChatMessage& message : request.chat.messages)
-    MILLRACE_CHECK(text::IsUtf8(message.content) && text::IsUtf8(message.reasoning), "message text");
+    MILLRACE_CHECK(text::IsUtf8(message.content.Text()) && text::IsUtf8(message.reasoning), "message text");
 }
 
 template <typename T>

@@ -6,7 +6,8 @@
 #include "api/json_body.h"
 #include "api/openai_decode.h"
 #include "api/openai_output_options.h"
-#include "text/chat_prompt.h"
+#include "text/chat_message.h"
+#include "text/reasoning_effort.h"
 
 namespace millrace::api {
 namespace {
@@ -18,7 +19,7 @@ struct RoleName {
 
 constexpr std::array<RoleName, 4> kRoles = {{
     {"system", text::Role::kSystem},
-    {"developer", text::Role::kSystem},
+    {"developer", text::Role::kDeveloper},
     {"user", text::Role::kUser},
     {"assistant", text::Role::kAssistant},
 }};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 namespace millrace::api {
@@ -33,9 +34,9 @@ TEST(OpenAiDecode, AMinimalChatGetsTheDefaultsOfTheApi) {
   const ChatCompletionRequest request = Chat("");
   ASSERT_EQ(request.chat.messages.size(), 1u);
   EXPECT_EQ(request.chat.messages[0].role, text::Role::kUser);
-  EXPECT_EQ(request.chat.messages[0].content, "hi");
+  EXPECT_EQ(request.chat.messages[0].content.Text(), "hi");
   EXPECT_TRUE(request.chat.options.thinking);
-  EXPECT_EQ(request.chat.options.reasoning_effort, 75);
+  EXPECT_EQ(request.chat.options.reasoning_effort, std::nullopt);
   EXPECT_EQ(request.output.temperature, 1.0f);
   EXPECT_EQ(request.output.top_p, 1.0f);
   EXPECT_EQ(request.output.n, 1);
@@ -91,9 +92,9 @@ TEST(OpenAiDecode, TurnsOfEveryRoleAndContentForm) {
       {"role":"assistant","content":"c","reasoning":"r"},
       {"role":"assistant","content":"d","reasoning_content":"q","reasoning":"r","tool_calls":[]}]})"));
   ASSERT_EQ(request.chat.messages.size(), 4u);
-  EXPECT_EQ(request.chat.messages[0].role, text::Role::kSystem);
-  EXPECT_EQ(request.chat.messages[0].content, "a\n\nb");
-  EXPECT_EQ(request.chat.messages[1].content, "");
+  EXPECT_EQ(request.chat.messages[0].role, text::Role::kDeveloper);
+  EXPECT_EQ(request.chat.messages[0].content.Text(), "a\n\nb");
+  EXPECT_EQ(request.chat.messages[1].content.Text(), "");
   EXPECT_EQ(request.chat.messages[2].role, text::Role::kAssistant);
   EXPECT_EQ(request.chat.messages[2].reasoning, "r");
   EXPECT_EQ(request.chat.messages[3].reasoning, "q");
@@ -103,24 +104,24 @@ TEST(OpenAiDecode, ThinkingAndEffort) {
   struct Case {
     const char* fields;
     bool thinking;
-    int effort;
+    std::optional<int> effort;
   };
   const Case cases[] = {
-      {R"(,"reasoning_effort":"none")", false, 75},
+      {R"(,"reasoning_effort":"none")", false, std::nullopt},
       {R"(,"reasoning_effort":"minimal")", true, 50},
       {R"(,"reasoning_effort":"xhigh")", true, 75},
       {R"(,"reasoning_effort":"max")", true, 100},
       {R"(,"reasoning_effort":33)", true, 33},
       {R"(,"reasoning_effort":"34")", true, 34},
-      {R"(,"thinking":{"type":"disabled"},"reasoning_effort":"max")", false, 75},
-      {R"(,"thinking":{"type":"adaptive"},"reasoning_effort":"none")", true, 75},
-      {R"(,"thinking":{"type":"enabled"},"chat_template_kwargs":{"thinking":false})", true, 75},
-      {R"(,"chat_template_kwargs":{"thinking":false})", false, 75},
-      {R"(,"chat_template_kwargs":{"enable_thinking":false,"unknown":1})", false, 75},
+      {R"(,"thinking":{"type":"disabled"},"reasoning_effort":"max")", false, std::nullopt},
+      {R"(,"thinking":{"type":"adaptive"},"reasoning_effort":"none")", true, std::nullopt},
+      {R"(,"thinking":{"type":"enabled"},"chat_template_kwargs":{"thinking":false})", true, std::nullopt},
+      {R"(,"chat_template_kwargs":{"thinking":false})", false, std::nullopt},
+      {R"(,"chat_template_kwargs":{"enable_thinking":false,"unknown":1})", false, std::nullopt},
       {R"(,"chat_template_kwargs":{"reasoning_effort":"low"})", true, 50},
       {R"(,"chat_template_kwargs":{"reasoning_effort":"low"},"reasoning_effort":"max")", true, 100},
-      {R"(,"enable_thinking":false)", false, 75},
-      {R"(,"chat_template_kwargs":{"thinking":true},"enable_thinking":false)", true, 75},
+      {R"(,"enable_thinking":false)", false, std::nullopt},
+      {R"(,"chat_template_kwargs":{"thinking":true},"enable_thinking":false)", true, std::nullopt},
   };
   for (const Case& c : cases) {
     const ChatCompletionRequest request = Chat(c.fields);
@@ -133,7 +134,7 @@ TEST(OpenAiDecode, BrokenTextIsRepairedNotRefused) {
   const auto content = [](const std::string& json) {
     return Decoded(DecodeChatRequest(R"({"messages":[{"role":"user","content":")" + json + R"("}]})"))
         .chat.messages.at(0)
-        .content;
+        .content.Text();
   };
   EXPECT_EQ(content("a\xFFz"), "a\uFFFDz");
   EXPECT_EQ(content("cut \xE2\x82"), "cut \uFFFD");

@@ -50,7 +50,7 @@ void ScriptedServer::PlayByDefault(std::string_view answer) {
 
 void ScriptedServer::PlayChat(std::string_view user_message, bool thinking, std::string_view answer) {
   text::ChatRequest chat;
-  chat.messages.push_back({.role = text::Role::kUser, .content = std::string(user_message), .reasoning = {}});
+  chat.messages.push_back({.role = text::Role::kUser, .content = std::string(user_message)});
   chat.options.thinking = thinking;
   const auto prompt = encoder_->Render(chat);
   MILLRACE_CHECK(prompt.ok(), "a lone user message renders");

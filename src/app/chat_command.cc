@@ -12,6 +12,7 @@
 #include "app/line_reader.h"
 #include "app/terminal_session.h"
 #include "text/chat_prompt.h"
+#include "text/reasoning_effort.h"
 
 namespace millrace::app {
 namespace {

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/ids.h"
@@ -10,21 +11,17 @@
 
 namespace millrace::text {
 
-// A prompt in the making: control tokens, and between them runs of ordinary text. Neighbouring texts are one
-// run whoever wrote them, because token borders depend on what stands together.
+// A prompt in the making: runs of token ids, and between them runs of ordinary text. Neighbouring texts are
+// one run whoever wrote them, because token borders depend on what stands together.
 class PromptPieces {
  public:
-  struct Piece {
-    std::optional<TokenId> control;
-    std::string text;  // when `control` is empty
-  };
+  using Ids = std::vector<TokenId>;
+  using Piece = std::variant<Ids, std::string>;
 
-  void AddControl(TokenId id) { pieces_.push_back({.control = id, .text = {}}); }
-  void AddText(std::string_view text) {
-    if (text.empty()) return;
-    if (pieces_.empty() || pieces_.back().control) pieces_.emplace_back();
-    pieces_.back().text += text;
-  }
+  void AddControl(TokenId id) { AddIds({&id, 1}); }
+  // Tokens that stand as they are, such as those of an earlier answer.
+  void AddIds(std::span<const TokenId> ids);
+  void AddText(std::string_view text);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
 
