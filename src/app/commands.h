@@ -24,6 +24,7 @@ void AddEvalCommand(CLI::App& root, Invocation& invocation);
 void AddGenerateCommand(CLI::App& root, Invocation& invocation);
 void AddInspectCommand(CLI::App& root, Invocation& invocation);
 void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation);
+void AddParseChatCommand(CLI::App& root, Invocation& invocation);
 void AddServeCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 // Subcommands of `bench`.

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <boost/json.hpp>
 #include <cstdio>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/standard_input.h"
 #include "formats/json.h"
 #include "text/tokenizer.h"
 
@@ -18,27 +18,10 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr size_t kMaxInputBytes = size_t{1} << 30;
-
 struct TokenizeFlags {
   std::string tokenizer;
   bool prompt = false;
 };
-
-Result<std::string> ReadStandardInput() {
-  std::string text;
-  std::array<char, 1 << 16> block;
-  while (const size_t n = std::fread(block.data(), 1, block.size(), stdin)) {
-    text.append(block.data(), n);
-    if (text.size() > kMaxInputBytes) {
-      return Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("the input is longer than {} bytes; split it into several files", kMaxInputBytes));
-    }
-  }
-  if (std::ferror(stdin)) return Error(ErrorCode::kIo, "cannot read standard input");
-  return text;
-}
 
 const json::string* StringField(const json::object& item, std::string_view key) {
   const json::value* value = item.if_contains(key);

@@ -13,8 +13,10 @@ std::optional<OrderedJson> ReadObject(std::string_view text) {
   return *std::move(value);
 }
 
+// A value of the arguments, nested so little that a reader of all of them can still read it.
 OrderedJson JsonOrText(std::string text) {
-  Result<OrderedJson> value = ParseOrderedJson(text);
+  constexpr OrderedJsonLimits kLimits;
+  Result<OrderedJson> value = ParseOrderedJson(text, {.max_depth = kLimits.max_depth - 1});
   return value.ok() ? *std::move(value) : OrderedJson(std::move(text));
 }
 
