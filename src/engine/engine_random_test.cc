@@ -8,39 +8,117 @@
 
 #include "engine/engine.h"
 #include "engine/recording_sink.h"
+#include "engine/repetition_guard.h"
 #include "engine/scripted_model.h"
+#include "engine/token_constraint.h"
 
 namespace millrace::engine {
 namespace {
 
+constexpr int kVocabSize = 64;
+// A prompt that begins with this token makes the model cycle a phrase for ever.
+constexpr TokenId kLoopToken = 63;
+
 // Logits that depend on every token of the prefix and its place.
 void ToyLogits(std::span<const TokenId> prefix, std::span<float> logits) {
   uint64_t state = 0x243F6A8885A308D3u;
-  for (TokenId token : prefix) state = (state ^ static_cast<uint64_t>(token)) * 0x100000001B3u + 1;
+  if (prefix[0] == kLoopToken) {
+    state ^= prefix.size() % 23;
+  } else {
+    for (TokenId token : prefix) state = (state ^ static_cast<uint64_t>(token)) * 0x100000001B3u + 1;
+  }
   for (float& logit : logits) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     logit = static_cast<float>(state >> 40) * (8.0f / (1 << 24));
   }
+  if (prefix[0] == kLoopToken) logits[ScriptedModelOptions().eos_token_id] = -1;
 }
 
-GenerationRequest RandomRequest(std::mt19937& rng, int vocab_size) {
+// Every kind of word that a constraint may say, at random, but always the same after the same tokens.
+class DiceConstraint final : public TokenConstraint {
+ public:
+  explicit DiceConstraint(uint64_t seed) : seed_(seed), state_(seed), ids_(kVocabSize) {
+    std::iota(ids_.begin(), ids_.end(), 0);
+    std::shuffle(ids_.begin(), ids_.end(), std::mt19937(static_cast<unsigned>(seed)));
+  }
+
+  std::unique_ptr<TokenConstraint> Clone() const override { return std::make_unique<DiceConstraint>(seed_); }
+
+  void OnToken(TokenId token) override {
+    state_ = (state_ ^ static_cast<uint64_t>(token)) * 0x9E3779B97F4A7C15u + 1;
+    if (!forced_.empty()) {
+      EXPECT_EQ(token, forced_.front());
+      forced_ = forced_.subspan(1);
+    }
+  }
+
+  NextToken Next() override {
+    if (!forced_.empty()) return ForcedTokens{forced_};
+    const uint64_t dice = state_ >> 33;
+    const auto some = std::span<const TokenId>(ids_).subspan(dice % 50, 1 + dice / 64 % 12);
+    mask_ = state_ | 1;
+    switch (dice / 1024 % 16) {
+      case 0:
+        forced_ = some;
+        return ForcedTokens{forced_};
+      case 1:
+        return AnyTokenBut{some};
+      case 2:
+        return OneOfTokens{some};
+      case 3:
+        return OneOfMask{std::span(&mask_, 1)};
+      case 4:
+        if (dice % 8 == 0) return EndOfSequence{};
+        return AnyToken{};
+      default:
+        return AnyToken{};
+    }
+  }
+
+ private:
+  uint64_t seed_;
+  uint64_t state_;
+  std::vector<TokenId> ids_;
+  std::span<const TokenId> forced_;  // the rest of a run
+  uint64_t mask_ = 0;
+};
+
+void AddRules(std::mt19937& rng, SamplingParams& s) {
+  if (rng() % 4 == 0) s.presence_penalty = 1.5f;
+  if (rng() % 4 == 0) s.frequency_penalty = -0.5f;
+  if (rng() % 4 == 0) s.repetition_penalty = 1.3f;
+  if (rng() % 4 == 0) {
+    for (int i = 0; i < 5; ++i) s.logit_bias.push_back({static_cast<TokenId>(rng() % kVocabSize), 3});
+  }
+  if (rng() % 4 == 0) s.min_tokens = static_cast<int64_t>(rng() % static_cast<uint64_t>(s.max_tokens));
+  if (rng() % 3 == 0) s.constraint = std::make_shared<DiceConstraint>(rng());
+}
+
+GenerationRequest RandomRequest(std::mt19937& rng) {
   GenerationRequest request;
   request.prompt.resize(1 + rng() % (rng() % 8 == 0 ? 200 : 20));
-  for (TokenId& token : request.prompt)
-    token = static_cast<TokenId>(rng() % static_cast<unsigned>(vocab_size));
+  for (TokenId& token : request.prompt) token = static_cast<TokenId>(rng() % (kVocabSize - 1));
   SamplingParams& s = request.sampling;
-  s.max_tokens = 1 + rng() % 30;
   s.seed = rng();
+  if (rng() % 20 == 0) {
+    request.prompt[0] = kLoopToken;
+    s.max_tokens = 1200;
+    s.temperature = 0;
+    s.ignore_eos = rng() % 4 == 0;
+    return request;
+  }
+  s.max_tokens = 1 + rng() % 30;
   s.temperature = rng() % 3 == 0 ? 0.0f : 1.0f;
   if (rng() % 2) s.top_p = 0.9f;
   if (rng() % 2) s.top_k = 10;
   if (rng() % 4 == 0) s.logprobs = 3;
+  if (rng() % 2) AddRules(rng, s);
   return request;
 }
 
 ScriptedModelOptions ToyModel(int64_t max_batch_tokens, int64_t pool_tokens = INT64_MAX) {
-  return {.vocab_size = 64,
-          .max_model_len = 512,
+  return {.vocab_size = kVocabSize,
+          .max_model_len = 2048,
           .max_batch_tokens = max_batch_tokens,
           .pool_tokens = pool_tokens,
           .step_delay = {}};
@@ -78,8 +156,10 @@ std::vector<Outcome> RunTogether(const std::vector<GenerationRequest>& requests,
                                  const std::vector<size_t>& order, const Shape& shape) {
   auto model = std::make_unique<ScriptedModel>(ToyModel(shape.batch_tokens, shape.pool_tokens));
   model->ComputeLogits(ToyLogits);
-  Engine engine(std::move(model),
-                {.max_num_seqs = shape.max_num_seqs, .max_queue = 100, .prefill_chunk = shape.chunk});
+  Engine engine(std::move(model), {.max_num_seqs = shape.max_num_seqs,
+                                   .max_queue = 200,
+                                   .prefill_chunk = shape.chunk,
+                                   .repetition_limit_tokens = kMinRepetitionLimitTokens});
   std::map<size_t, std::shared_ptr<RecordingSink>> sinks;
   for (size_t i : order) {
     sinks[i] = std::make_shared<RecordingSink>();
@@ -97,15 +177,18 @@ TEST(EngineRandom, EveryRequestAnswersAsIfAlone) {
   std::mt19937 rng(11);
   std::vector<GenerationRequest> requests;
   std::vector<Outcome> alone;
-  for (int i = 0; i < 60; ++i) {
-    requests.push_back(RandomRequest(rng, 64));
+  for (int i = 0; i < 150; ++i) {
+    requests.push_back(RandomRequest(rng));
     alone.push_back(RunTogether({requests.back()}, {0}, {1, 512, 512, INT64_MAX})[0]);
+  }
+  for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kRepetition}) {
+    EXPECT_GE(std::ranges::count(alone, reason, &Outcome::reason), 3) << FinishReasonName(reason);
   }
   std::vector<size_t> order(requests.size());
   std::iota(order.begin(), order.end(), size_t{0});
   for (const Shape& shape :
        {Shape{1, 1, 1, INT64_MAX}, Shape{4, 1, 1, INT64_MAX}, Shape{3, 7, 5, INT64_MAX},
-        Shape{16, 16, 16, INT64_MAX}, Shape{64, 512, 512, INT64_MAX}, Shape{8, 32, 10, 400}}) {
+        Shape{16, 16, 16, INT64_MAX}, Shape{64, 512, 512, INT64_MAX}, Shape{8, 32, 10, 1500}}) {
     std::shuffle(order.begin(), order.end(), rng);
     const std::vector<Outcome> together = RunTogether(requests, order, shape);
     ASSERT_EQ(together.size(), alone.size());
@@ -113,6 +196,23 @@ TEST(EngineRandom, EveryRequestAnswersAsIfAlone) {
       EXPECT_EQ(together[i], alone[i]) << "request " << i << ", " << shape.max_num_seqs << " slots, "
                                        << shape.batch_tokens << " tokens a step";
     }
+  }
+}
+
+// With logprobs every forced token has a step of its own, without them a run goes in one piece: the same
+// answer.
+TEST(EngineRandom, ForcedRunsAnswerAsTokenByToken) {
+  std::mt19937 rng(12);
+  for (int i = 0; i < 100; ++i) {
+    GenerationRequest request = RandomRequest(rng);
+    request.sampling.constraint = std::make_shared<DiceConstraint>(rng());
+    request.sampling.logprobs = std::nullopt;
+    const Outcome in_runs = RunTogether({request}, {0}, {1, 5, 5, INT64_MAX})[0];
+    request.sampling.logprobs = 0;
+    const Outcome one_by_one = RunTogether({request}, {0}, {1, 5, 5, INT64_MAX})[0];
+    EXPECT_EQ(in_runs.tokens, one_by_one.tokens);
+    EXPECT_EQ(in_runs.reason, one_by_one.reason);
+    EXPECT_EQ(one_by_one.logprobs.size(), one_by_one.tokens.size());
   }
 }
 
@@ -124,7 +224,10 @@ TEST(EngineRandom, AThousandRequestsWithCancelsLeaveNothingBehind) {
   auto owned = std::make_unique<ScriptedModel>(ToyModel(24, 2000));
   ScriptedModel& model = *owned;
   model.ComputeLogits(ToyLogits);
-  Engine engine(std::move(owned), {.max_num_seqs = 6, .max_queue = 2000, .prefill_chunk = 16});
+  Engine engine(std::move(owned), {.max_num_seqs = 6,
+                                   .max_queue = 2000,
+                                   .prefill_chunk = 16,
+                                   .repetition_limit_tokens = kMinRepetitionLimitTokens});
 
   struct Sent {
     std::shared_ptr<RecordingSink> sink;
@@ -138,7 +241,7 @@ TEST(EngineRandom, AThousandRequestsWithCancelsLeaveNothingBehind) {
       std::mt19937 rng(static_cast<unsigned>(t));
       std::vector<std::pair<SeqId, size_t>> open;
       for (int i = 0; i < kPerThread; ++i) {
-        GenerationRequest request = RandomRequest(rng, 64);
+        GenerationRequest request = RandomRequest(rng);
         auto sink = std::make_shared<RecordingSink>();
         const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
         const Result<SeqId> id = engine.Submit(std::move(request), sink);
@@ -176,6 +279,7 @@ TEST(EngineRandom, AThousandRequestsWithCancelsLeaveNothingBehind) {
   const EngineStats stats = engine.stats();
   EXPECT_EQ(stats.finished_stop, counts[FinishReason::kStop]);
   EXPECT_EQ(stats.finished_length, counts[FinishReason::kLength]);
+  EXPECT_EQ(stats.finished_repetition, counts[FinishReason::kRepetition]);
   EXPECT_EQ(stats.finished_cancelled, counts[FinishReason::kCancelled]);
   EXPECT_EQ(stats.finished_error, 0u);
   EXPECT_GT(counts[FinishReason::kCancelled], 20u);

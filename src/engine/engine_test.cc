@@ -6,8 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "engine/recording_sink.h"
-#include "engine/scripted_model.h"
+#include "engine/engine_rig.h"
 
 namespace millrace::engine {
 namespace {
@@ -15,66 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr TokenId kEos = 1;
-
-GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_tokens = 100) {
-  GenerationRequest request;
-  request.request_id = "test";
-  request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = max_tokens;
-  return request;
-}
-
-// An engine over a scripted model, and the model to look into.
-struct Rig {
-  explicit Rig(ScriptedModelOptions model_options = {}, EngineOptions options = {}) {
-    auto owned = std::make_unique<ScriptedModel>(model_options);
-    model = owned.get();
-    engine = std::make_unique<Engine>(std::move(owned), options);
-  }
-  ~Rig() {
-    model->ReleaseSteps();  // or the engine could not stop
-  }
-
-  struct Started {
-    SeqId id;
-    std::shared_ptr<RecordingSink> sink;
-  };
-  Started Start(GenerationRequest request) {
-    auto sink = std::make_shared<RecordingSink>();
-    const Result<SeqId> id = engine->Submit(std::move(request), sink);
-    EXPECT_TRUE(id.ok()) << id.error().message();
-    return {id.ok() ? *id : SeqId{}, sink};
-  }
-
-  // Blocks every step; returns when the first is blocked with `request` in it.
-  Started StartHeld(GenerationRequest request) {
-    model->HoldSteps();
-    Started started = Start(std::move(request));
-    EXPECT_TRUE(model->WaitUntilHeld());
-    return started;
-  }
-
-  // Lets `n` steps run and waits until the next one is blocked.
-  void RunSteps(int n) {
-    for (int i = 0; i < n; ++i) {
-      model->AllowSteps(1);
-      ASSERT_TRUE(model->WaitUntilHeld());
-    }
-  }
-
-  ScriptedModel* model;  // outlived by the engine
-  std::unique_ptr<Engine> engine;
-};
-
-FinishReason Reason(const std::shared_ptr<RecordingSink>& sink) {
-  const auto finish = sink->WaitForFinish();
-  EXPECT_TRUE(finish.has_value());
-  EXPECT_EQ(sink->finishes(), 1);
-  return finish ? finish->reason : FinishReason::kError;
-}
 
 TEST(Engine, PlaysAnAnswerToItsEndToken) {
   Rig rig;
@@ -129,6 +68,86 @@ TEST(Engine, IgnoreEosGoesOnToTheLimit) {
   const auto started = rig.Start(request);
   EXPECT_EQ(Reason(started.sink), FinishReason::kLength);
   EXPECT_THAT(started.sink->tokens(), ElementsAre(20, kEos, 21, kEos, kEos, kEos));
+}
+
+TEST(Engine, NoStopTokenBeforeMinTokens) {
+  Rig rig;
+  rig.model->ComputeLogits([](std::span<const TokenId>, std::span<float> logits) {
+    std::ranges::fill(logits, 0.0f);
+    logits[kEos] = 3;
+    logits[22] = 2;
+    logits[20] = 1;
+  });
+  GenerationRequest request = Request({5});
+  request.sampling.stop_token_ids = {22};
+  request.sampling.min_tokens = 3;
+  const auto by_end = rig.Start(request);
+  EXPECT_EQ(Reason(by_end.sink), FinishReason::kStop);
+  EXPECT_THAT(by_end.sink->tokens(), ElementsAre(20, 20, 20, kEos));
+  // An end token that is ignored does not end, and is not withheld.
+  request.sampling.ignore_eos = true;
+  request.sampling.max_tokens = 4;
+  const auto ignored = rig.Start(request);
+  EXPECT_EQ(Reason(ignored.sink), FinishReason::kLength);
+  EXPECT_THAT(ignored.sink->tokens(), ElementsAre(kEos, kEos, kEos, kEos));
+}
+
+TEST(Engine, PenaltiesSeeThePromptAndTheAnswer) {
+  Rig rig({}, {.max_num_seqs = 1});
+  // 20 over 21 over 22 over 23, a logit apart.
+  rig.model->ComputeLogits([](std::span<const TokenId>, std::span<float> logits) {
+    std::ranges::fill(logits, -100.0f);
+    for (int i = 0; i < 4; ++i) logits[static_cast<size_t>(20 + i)] = 8 - static_cast<float>(i);
+  });
+  const auto tokens = [&](std::vector<TokenId> prompt, auto change) {
+    GenerationRequest request = Request(std::move(prompt), 4);
+    change(request.sampling);
+    const auto started = rig.Start(request);
+    EXPECT_EQ(Reason(started.sink), FinishReason::kLength);
+    return started.sink->tokens();
+  };
+  const auto none = [](SamplingParams&) {};
+  const auto presence = [](SamplingParams& s) { s.presence_penalty = 1.5f; };
+  const auto frequency = [](SamplingParams& s) { s.frequency_penalty = 0.75f; };
+  const auto repetition = [](SamplingParams& s) { s.repetition_penalty = 2; };
+  EXPECT_THAT(tokens({5}, none), ElementsAre(20, 20, 20, 20));
+  EXPECT_THAT(tokens({20}, presence), ElementsAre(20, 21, 20, 20));
+  EXPECT_THAT(tokens({20}, frequency), ElementsAre(20, 20, 21, 20));
+  EXPECT_THAT(tokens({20, 22}, repetition), ElementsAre(21, 23, 20, 20));
+  EXPECT_THAT(tokens({5}, repetition), ElementsAre(20, 21, 22, 23)) << "the slot forgets the sequence before";
+  EXPECT_THAT(tokens({5},
+                     [](SamplingParams& s) {
+                       s.logit_bias = {{20, -100}, {23, 2.5f}};
+                     }),
+              ElementsAre(23, 23, 23, 23));
+}
+
+// A rigged sampler that cycles a phrase of 32 tokens.
+TEST(Engine, EndsAGenerationThatOnlyRepeatsAPhrase) {
+  const auto cycling = [](std::span<const TokenId> prefix, std::span<float> logits) {
+    std::ranges::fill(logits, -100.0f);
+    logits[100 + prefix.size() % 32] = 0;
+  };
+  const auto run = [&](int64_t limit, auto change) {
+    Rig rig({.max_model_len = 8192}, {.repetition_limit_tokens = limit});
+    rig.model->ComputeLogits(cycling);
+    GenerationRequest request = Request({5}, 6000);
+    change(request.sampling);
+    const auto started = rig.Start(request);
+    const FinishReason reason = Reason(started.sink);
+    EXPECT_EQ(rig.engine->stats().finished_repetition, reason == FinishReason::kRepetition);
+    return std::pair(reason, started.sink->tokens().size());
+  };
+  const auto none = [](SamplingParams&) {};
+  EXPECT_EQ(run(EngineOptions().repetition_limit_tokens, none),
+            std::pair(FinishReason::kRepetition, size_t{4096}));
+  EXPECT_EQ(run(1024, none), std::pair(FinishReason::kRepetition, size_t{1024}));
+  EXPECT_EQ(run(1024, [](SamplingParams& s) { s.min_tokens = 2000; }),
+            std::pair(FinishReason::kRepetition, size_t{2000}));
+  const std::pair in_full(FinishReason::kLength, size_t{6000});
+  EXPECT_EQ(run(0, none), in_full);
+  EXPECT_EQ(run(1024, [](SamplingParams& s) { s.ignore_eos = true; }), in_full);
+  EXPECT_EQ(FinishReasonName(FinishReason::kRepetition), "repetition");
 }
 
 TEST(Engine, RefusesBadRequestsAtOnce) {

@@ -12,11 +12,11 @@ namespace millrace::engine {
 // What a ForcedPrefixConstraint does to a sequence.
 struct ForcedPrefix {
   // Generating this token begins the forced run (the end of the reasoning); nullopt: the run comes first.
-  std::optional<TokenId> after;
+  std::optional<TokenId> after = std::nullopt;
   // Cannot be chosen before the run has begun (the end token, which would leave the run out); may be empty.
-  std::vector<TokenId> not_before;
+  std::vector<TokenId> not_before = {};
   // The run. Behind it the sequence is free; an empty run forces nothing.
-  std::vector<TokenId> ids;
+  std::vector<TokenId> ids = {};
 };
 
 // Waits for a token, forces a run of tokens, and then lets the sequence go: how an answer is made to begin

@@ -16,7 +16,7 @@ namespace millrace::engine {
 struct DrawContext {
   const TokenCounts* counts = nullptr;  // set when UsesPenalties(sampling)
   // Tokens that would end the generation before min_tokens.
-  std::span<const TokenId> withheld;
+  std::span<const TokenId> withheld = {};
   NextToken allowed = AnyToken{};  // not EndOfSequence: there is no draw then
 };
 

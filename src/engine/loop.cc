@@ -146,7 +146,9 @@ Status Loop::Begin(Running& sequence) {
   sequence.history->Start(sequence.queued.request.prompt, sequence.sampling());
   const TokenConstraint* const constraint = sequence.sampling().constraint.get();
   if (constraint == nullptr) return {};
-  return Guarded(kConstraint, [&] { sequence.constraint = constraint->Clone(); });
+  MILLRACE_RETURN_IF_ERROR(Guarded(kConstraint, [&] { sequence.constraint = constraint->Clone(); }));
+  MILLRACE_CHECK(sequence.constraint != nullptr, "a constraint's clone is nothing");
+  return {};
 }
 
 size_t Loop::BuildBatch() {

@@ -108,11 +108,13 @@ class Loop {
   std::vector<float> logits_;  // [max_num_seqs, vocab_size]
   Sampler sampler_;
   TokenEvent event_;
-  std::vector<TokenId> withheld_;
-  std::vector<TokenId> forced_;
 
   std::vector<TokenHistory> histories_;  // [max_num_seqs]
   std::vector<TokenHistory*> free_histories_;
+
+  // Scratch of one token, as long as its request makes it.
+  std::vector<TokenId> withheld_;  // before min_tokens
+  std::vector<TokenId> forced_;    // a run
 };
 
 }  // namespace millrace::engine

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "engine/forced_prefix_constraint.h"
 #include "engine/load.h"
 #include "engine/recording_sink.h"
 
@@ -224,6 +225,42 @@ TEST(ModelStepper, TheEngineGivesTheMiniModelsAnswers) {
       EXPECT_EQ(sinks[i]->tokens(), examples[i].output) << "example " << i;
     }
   }
+}
+
+// Forces what the model has said of its own accord: the rest is then the same, although the forced part went
+// through the model as one piece and not token by token.
+TEST(ModelStepper, AForcedRunLeavesTheModelWhereItsOwnTokensDo) {
+  LoadedModel mini = LoadMini();
+  Engine engine(std::move(mini.model), {.max_num_seqs = 3, .prefill_chunk = 40});
+  std::vector<GenerationRequest> requests;
+  for (const Example& example : MiniExamples()) {
+    GenerationRequest request;
+    request.prompt = example.prompt;
+    request.sampling.max_tokens = 200;
+    request.sampling.seed = requests.size();
+    request.sampling.frequency_penalty = 0.1f;
+    requests.push_back(std::move(request));
+  }
+  const auto answers = [&] {
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (const GenerationRequest& request : requests) {
+      sinks.push_back(std::make_shared<RecordingSink>());
+      EXPECT_TRUE(engine.Submit(request, sinks.back()).ok());
+    }
+    std::vector<std::vector<TokenId>> tokens;
+    for (const auto& sink : sinks) {
+      EXPECT_TRUE(sink->WaitForFinish().has_value());
+      tokens.push_back(sink->tokens());
+    }
+    return tokens;
+  };
+  const std::vector<std::vector<TokenId>> expected = answers();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto half = static_cast<ptrdiff_t>(expected[i].size() / 2);
+    requests[i].sampling.constraint = std::make_shared<ForcedPrefixConstraint>(
+        ForcedPrefix{.ids = {expected[i].begin(), expected[i].begin() + half}});
+  }
+  EXPECT_EQ(answers(), expected);
 }
 
 }  // namespace

@@ -1,43 +1,51 @@
 #include "engine/repetition_guard.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 
 namespace millrace::engine {
+namespace {
 
-RepetitionGuard::RepetitionGuard(int64_t limit_tokens)
-    : limit_tokens_(limit_tokens), max_period_(std::min(kMaxPhraseTokens, limit_tokens / kMinPhraseRepeats)) {
-  MILLRACE_CHECK(limit_tokens == 0 || (limit_tokens >= kMinPhraseRepeats && limit_tokens <= UINT32_MAX / 2),
-                 "a limit of repetition that no phrase can reach");
+constexpr auto kWindow = static_cast<uint32_t>(kMaxPhraseTokens);
+
+// A hash of a token, below kWindow: the high bits of a product with 2^32 / golden ratio.
+size_t HashOf(TokenId token) {
+  static_assert(kWindow == 1 << 8);
+  return static_cast<uint32_t>(token) * 0x9E3779B9u >> 24;
+}
+
+}  // namespace
+
+RepetitionGuard::RepetitionGuard(int64_t limit_tokens) : limit_tokens_(static_cast<uint32_t>(limit_tokens)) {
+  MILLRACE_CHECK(
+      limit_tokens == 0 || (limit_tokens >= kMinRepetitionLimitTokens && limit_tokens <= UINT32_MAX),
+      "a limit of repetition out of range");
   Start();
 }
 
 void RepetitionGuard::Start() {
-  constexpr TokenId kNone = -1;  // equals no token
-  recent_.fill(kNone);
-  oldest_ = 0;
-  run_tokens_.fill(0);
+  place_ = 0;
   repeats_ = false;
+  recent_.fill({});
+  latest_.fill(0);
+  runs_.fill({});
 }
 
 void RepetitionGuard::OnToken(TokenId token) {
   if (limit_tokens_ == 0) return;
-  const auto limit = static_cast<uint32_t>(limit_tokens_);
-  const TokenId* const window = recent_.data() + oldest_;
-  const size_t first = kSize - static_cast<size_t>(max_period_);
-  // Plain loops without branches, for the compiler to vectorise.
-  uint32_t longest = 0;
-  for (size_t i = first; i < kSize; ++i) {
-    const uint32_t run = window[i] == token ? run_tokens_[i] + 1 : 0;
-    run_tokens_[i] = run;
-    // A run of n tokens makes the last n + period tokens periodic.
-    const uint32_t repeated = run == 0 ? 0 : run + static_cast<uint32_t>(kSize - i);
-    longest = std::max(longest, repeated);
+  ++place_;
+  repeats_ = false;
+  Place& latest = latest_[HashOf(token)];
+  for (Place at = latest; at != 0 && place_ - at <= kWindow; at = recent_[at % kWindow].earlier) {
+    if (recent_[at % kWindow].token != token) continue;
+    const uint32_t period = place_ - at;
+    Run& run = runs_[period];
+    run.tokens = run.last + 1 == place_ ? run.tokens + 1 : 1;
+    run.last = place_;
+    // The first period of the repetition is not part of the run.
+    repeats_ = repeats_ || run.tokens + period >= limit_tokens_;
   }
-  repeats_ = longest >= limit;
-  recent_[oldest_] = recent_[oldest_ + kSize] = token;
-  oldest_ = (oldest_ + 1) % kSize;
+  recent_[place_ % kWindow] = {token, latest};
+  latest = place_;
 }
 
 }  // namespace millrace::engine

@@ -24,6 +24,11 @@ TEST(ValidateSampling, AcceptsTheEndsOfEveryRange) {
   sampling.min_p = 1;
   sampling.logprobs = kMaxLogprobs;
   sampling.stop_token_ids = {0, 9};
+  sampling.min_tokens = 1;
+  sampling.presence_penalty = -2;
+  sampling.frequency_penalty = 2;
+  sampling.repetition_penalty = 1e-30f;
+  sampling.logit_bias = {{0, -100}, {9, 100}, {9, 0}};
   EXPECT_TRUE(ValidateSampling(sampling, 10).ok());
 }
 
@@ -53,6 +58,30 @@ TEST(ValidateSampling, NamesFieldValueAndWhatIsAccepted) {
          s.stop_token_ids = {3, 10};
        },
        "stop_token_ids is [... 10 ...]; it must be ids of the vocabulary, 0 to 9"},
+      {[](auto& s) { s.presence_penalty = 2.5f; },
+       "presence_penalty is 2.5; it must be from -2 to 2 (0: off)"},
+      {[=](auto& s) { s.presence_penalty = nan; },
+       "presence_penalty is nan; it must be from -2 to 2 (0: off)"},
+      {[](auto& s) { s.frequency_penalty = -3; },
+       "frequency_penalty is -3; it must be from -2 to 2 (0: off)"},
+      {[](auto& s) { s.repetition_penalty = 0; },
+       "repetition_penalty is 0; it must be a finite number greater than 0 (1: off)"},
+      {[](auto& s) { s.repetition_penalty = std::numeric_limits<float>::infinity(); },
+       "repetition_penalty is inf; it must be a finite number greater than 0 (1: off)"},
+      {[](auto& s) {
+         s.logit_bias = {{3, 1}, {10, 0.5f}};
+       },
+       "logit_bias is {... 10: 0.5 ...}; it must be for ids of the vocabulary, 0 to 9"},
+      {[](auto& s) {
+         s.logit_bias = {{3, -100.5f}};
+       },
+       "logit_bias is {... 3: -100.5 ...}; it must be from -100 to 100 for each token"},
+      {[=](auto& s) {
+         s.logit_bias = {{3, nan}};
+       },
+       "logit_bias is {... 3: nan ...}; it must be from -100 to 100 for each token"},
+      {[](auto& s) { s.min_tokens = 2; }, "min_tokens is 2; it must be from 0 to max_tokens, 1"},
+      {[](auto& s) { s.min_tokens = -1; }, "min_tokens is -1; it must be from 0 to max_tokens, 1"},
   };
   for (const Case& c : cases) {
     SamplingParams sampling = Good();

@@ -318,6 +318,66 @@ TEST(Sampler, LogprobsAreOfTheRawDistribution) {
   EXPECT_EQ(Sample(logits, s).top.size(), 4u);
 }
 
+// The chosen token is that of the changed row; its logprob is that of the row as the model gave it.
+TEST(Sampler, RulesChangeTheChoiceAndNotTheLogprobs) {
+  const std::vector<float> logits = {2, 1, 0};
+  const double log_total = std::log(std::exp(2) + std::exp(1) + 1);
+  SamplingParams s;
+  s.temperature = 0;
+  s.logit_bias = {{2, 5}};
+  s.logprobs = 1;
+  TokenCounts counts(3);
+  counts.OnGenerated(2);
+  Sampler sampler(3);
+  TokenEvent event;
+  const std::vector<TokenId> two = {2};
+  const auto sample = [&](const DrawContext& context) {
+    EXPECT_TRUE(sampler.Sample(logits, s, 0, event, context).ok());
+    EXPECT_EQ(event.chosen->token, event.token);
+    EXPECT_FLOAT_EQ(event.chosen->logprob, static_cast<float>(logits[event.token] - log_total));
+    EXPECT_EQ(event.top.size(), 1u);
+    EXPECT_EQ(event.top[0].token, 0);
+    return event.token;
+  };
+  EXPECT_EQ(sample({}), 2);
+  EXPECT_EQ(sample({.withheld = two}), 0);
+  s.repetition_penalty = 4;  // (0 + 5) / 4 is less than 2
+  EXPECT_EQ(sample({.counts = &counts}), 0);
+  EXPECT_EQ(sample({.counts = &counts, .allowed = ForcedTokens{two}}), 2);
+}
+
+// What a rule leaves is drawn as if the rest had never been there, whatever the filters.
+TEST(Sampler, DrawsUnderRulesEqualDrawsFromTheChangedRow) {
+  std::mt19937 rng(8);
+  for (int round = 0; round < 500; ++round) {
+    const auto n = static_cast<int64_t>(2 + rng() % 200);
+    std::vector<float> logits(static_cast<size_t>(n));
+    for (float& logit : logits) logit = std::normal_distribution<float>(0, 3)(rng);
+    SamplingParams s;
+    s.seed = rng();
+    if (rng() % 2) s.top_k = static_cast<int>(1 + rng() % 20);
+    if (rng() % 2) s.top_p = 0.8f;
+    if (rng() % 2) s.min_p = 0.05f;
+    s.presence_penalty = 1;
+    s.frequency_penalty = 0.5f;
+    s.repetition_penalty = 1.3f;
+    TokenCounts counts(n);
+    std::vector<TokenId> allowed;
+    for (int i = 0; i < 10; ++i) {
+      counts.OnGenerated(static_cast<TokenId>(rng() % static_cast<uint64_t>(n)));
+      allowed.push_back(static_cast<TokenId>(rng() % static_cast<uint64_t>(n)));
+    }
+    const DrawContext context{.counts = &counts, .allowed = OneOfTokens{allowed}};
+    LogitRules rules(n);
+    const auto changed = rules.Apply(logits, s, context);
+    ASSERT_TRUE(changed.ok());
+    Sampler sampler(n);
+    TokenEvent event;
+    ASSERT_TRUE(sampler.Sample(logits, s, round, event, context).ok());
+    EXPECT_EQ(event.token, ReferenceDraw({changed->begin(), changed->end()}, s, round));
+  }
+}
+
 TEST(Sampler, NoiseIsStandardGumbel) {
   double sum = 0;
   double squares = 0;
