@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "api/finished_choice.h"
+
 namespace millrace::api {
 namespace {
 
 using engine::FinishReason;
+using Kind = AnswerEnd::Kind;
 using ::testing::ElementsAre;
 
 class GenerationTest : public ::testing::Test {
@@ -25,14 +28,13 @@ class GenerationTest : public ::testing::Test {
 
   GenerationOptions Reasoning(bool starts_in_reasoning) const {
     GenerationOptions options;
-    options.reasoning = ReasoningOptions{ids_, starts_in_reasoning};
+    options.parse = ParseOptions{.ids = ids_, .starts_in_reasoning = starts_in_reasoning, .tools = nullptr};
     return options;
   }
 
   struct Outcome {
-    TextDelta text;
+    FinishedChoice text;
     TokenUsage usage;
-    FinishReason reason{};
     size_t tokens_used = 0;  // until the generation asked to stop
   };
 
@@ -40,12 +42,13 @@ class GenerationTest : public ::testing::Test {
   Outcome Run(const std::vector<TokenId>& ids, GenerationOptions options, FinishReason reason) {
     Generation generation(*tokenizer_, std::move(options));
     Outcome outcome;
+    ChoiceBuilder builder;
     for (TokenId id : ids) {
       engine::TokenEvent event;
       event.token = id;
       event.chosen = engine::TokenLogprob{id, -0.5f};
       event.top = {{id, -0.5f}, {ids_.eos, -1.5f}};
-      outcome.text.Append(generation.OnToken(event));
+      builder.Append(generation.OnToken(event));
       ++outcome.tokens_used;
       if (generation.stopped()) break;
     }
@@ -53,9 +56,9 @@ class GenerationTest : public ::testing::Test {
     finish.reason = generation.stopped() ? FinishReason::kCancelled : reason;
     finish.prompt_tokens = 7;
     finish.cached_tokens = 3;
-    outcome.text.Append(generation.OnFinish(finish));
+    builder.Append(generation.OnFinish(finish));
+    outcome.text = builder.Finish(generation.end());
     outcome.usage = generation.usage();
-    outcome.reason = generation.reason();
     return outcome;
   }
 
@@ -79,7 +82,7 @@ TEST_F(GenerationTest, PartsReasoningFromTheAnswerAndCountsBoth) {
       RunText("Hard.</think>Paris it is.<｜end▁of▁sentence｜>", Reasoning(true), FinishReason::kStop);
   EXPECT_EQ(outcome.text.reasoning, "Hard.");
   EXPECT_EQ(outcome.text.content, "Paris it is.");
-  EXPECT_EQ(outcome.reason, FinishReason::kStop);
+  EXPECT_EQ(outcome.text.end.kind, Kind::kStop);
   EXPECT_EQ(outcome.usage.prompt_tokens, 7);
   EXPECT_EQ(outcome.usage.cached_tokens, 3);
   const auto reasoning_tokens = static_cast<int64_t>(tokenizer_->EncodePrompt("Hard.").size());
@@ -93,8 +96,13 @@ TEST_F(GenerationTest, LogprobsCoverTheVisibleTokensOfEachSide) {
   EXPECT_EQ(Joined(outcome.text.reasoning_tokens), "Hard.");
   EXPECT_EQ(Joined(outcome.text.content_tokens), "Paris é it is.");
   ASSERT_FALSE(outcome.text.content_tokens.empty());
-  EXPECT_EQ(outcome.text.content_tokens[0].text_offset, 0);
   EXPECT_EQ(outcome.text.content_tokens[0].top.size(), 2u);
+}
+
+TEST_F(GenerationTest, TokensOfARawCompletionKnowTheCharactersInFrontOfThem) {
+  const Outcome outcome = RunText("Paris é it is.<｜end▁of▁sentence｜>", {});
+  ASSERT_FALSE(outcome.text.content_tokens.empty());
+  EXPECT_EQ(outcome.text.content_tokens[0].text_offset, 0);
   EXPECT_EQ(outcome.text.content_tokens.back().text_offset, 13);  // "." behind thirteen characters
 }
 
@@ -111,7 +119,8 @@ TEST_F(GenerationTest, StopStringsEndTheAnswerBeforeThem) {
   const Outcome outcome = RunText("Hard.</think>Paris it is. And more text behind.", options);
   EXPECT_EQ(outcome.text.reasoning, "Hard.") << "stop strings are of the answer alone";
   EXPECT_EQ(outcome.text.content, "Paris ");
-  EXPECT_EQ(outcome.reason, FinishReason::kStop);
+  EXPECT_EQ(outcome.text.end.kind, Kind::kStopString);
+  EXPECT_EQ(outcome.text.end.stop_string, "it is");
   EXPECT_EQ(static_cast<size_t>(outcome.usage.completion_tokens), outcome.tokens_used);
   EXPECT_TRUE(std::string("Paris it is").starts_with(Joined(outcome.text.content_tokens)));
 }
@@ -122,7 +131,7 @@ TEST_F(GenerationTest, HeldTextComesWhenTheStopStringDoesNot) {
   const Outcome outcome = RunText("Paris it is.", options);
   EXPECT_EQ(outcome.text.content, "Paris it is.");
   EXPECT_EQ(Joined(outcome.text.content_tokens), "Paris it is.");
-  EXPECT_EQ(outcome.reason, FinishReason::kLength);
+  EXPECT_EQ(outcome.text.end.kind, Kind::kLength);
 }
 
 TEST_F(GenerationTest, AStopTokenGivesNoText) {
