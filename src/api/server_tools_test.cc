@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <boost/json/serialize.hpp>
 
 #include <string>
 #include <vector>
@@ -251,7 +252,7 @@ TEST_F(ServerToolsTest, LogprobsAreOfVisibleTokensOnly) {
     for (const json::value& entry : list.as_array()) joined += entry.at("token").as_string();
     return joined;
   };
-  EXPECT_EQ(text(logprobs.at("content")), "Let me look.");
+  EXPECT_EQ(text(logprobs.at("content")), "Let me look.\n\n") << "the last token holds more than the text";
   EXPECT_EQ(text(logprobs.at("reasoning_content")), "Ask.");
 }
 
