@@ -83,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const text::Tokenizer tokenizer = BytesTokenizer();
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const text::ChatModel model : {text::ChatModel::kV41, text::ChatModel::kV4}) {
-    const auto decoded = api::DecodeChatRequest(body, model);
+    const auto decoded = api::DecodeChatRequest(body, {}, model);
     if (const auto* const error = std::get_if<api::ApiError>(&decoded)) {
       MILLRACE_CHECK(error->status() >= 400 && error->status() < 500, "a body is the client's fault");
       MILLRACE_CHECK(!error->message.empty() && error->message.size() < 2000, "says nothing, or echoes");
