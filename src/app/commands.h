@@ -33,5 +33,6 @@ void AddBenchContextCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchModelCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchNumericsCommand(CLI::App& bench, Invocation& invocation);
+void AddBenchTokenizerCommand(CLI::App& bench, Invocation& invocation);
 
 }  // namespace millrace::app
