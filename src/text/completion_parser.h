@@ -72,7 +72,7 @@ class CompletionParser {
 
  private:
   ParsedDelta Parse(std::string_view symbols);
-  void CountReasoning(bool was_reasoning, size_t begin);
+  void CountReasoning(bool is_reasoning, size_t begin);
 
   const Tokenizer* tokenizer_ = nullptr;  // for Push
   ControlIds ids_;
