@@ -1,18 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "api/api_error.h"
+#include "api/finished_choice.h"
 #include "api/generation.h"
 
 namespace millrace::api {
-
-// One choice of a finished answer.
-struct FinishedChoice {
-  TextDelta text;  // all of it
-  engine::FinishReason reason{};
-};
 
 // Writes the answer to one request in one dialect: whole, or as server-sent events. Called on one thread.
 class AnswerFormat {
@@ -22,13 +18,17 @@ class AnswerFormat {
   // The body of a non-streaming answer, choices by index.
   virtual std::string Whole(std::span<const FinishedChoice> choices, const TokenUsage& usage) = 0;
 
-  // Each returns complete events.
+  // A stream: StreamBegin, deltas and the ends of choices, and then StreamEnd or StreamError. Each returns
+  // complete events, or nothing.
+
+  // As soon as the engine has the request, long before its prompt is computed.
+  virtual std::string StreamBegin(int64_t prompt_tokens) = 0;
   virtual std::string Delta(size_t choice, const TextDelta& delta) = 0;
   // `rest`: what the end released; may be empty.
-  virtual std::string ChoiceEnd(size_t choice, const TextDelta& rest, engine::FinishReason reason) = 0;
+  virtual std::string ChoiceEnd(size_t choice, const TextDelta& rest, const AnswerEnd& end) = 0;
   virtual std::string StreamEnd(const TokenUsage& usage) = 0;
   virtual std::string StreamError(const ApiError& error) = 0;
-  // A comment that keeps a silent connection open.
+  // Keeps a silent connection open; asked each time that nothing was written for the keep-alive interval.
   virtual std::string Filler() = 0;
 };
 

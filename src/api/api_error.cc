@@ -1,5 +1,6 @@
 #include "api/api_error.h"
 
+#include <fmt/format.h>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 
@@ -79,11 +80,22 @@ int ApiError::retry_after_seconds() const {
   return RowOf(kind).retry_after_seconds;
 }
 
+namespace {
+
+// Clients of Anthropic's look for its own words, to make the conversation shorter.
+std::string MessageFor(const ApiError& error, Dialect dialect) {
+  if (dialect != Dialect::kAnthropic || !error.excess) return error.message;
+  return fmt::format("prompt is too long: {} tokens > {} maximum", error.excess->prompt_tokens,
+                     error.excess->max_tokens);
+}
+
+}  // namespace
+
 std::string ErrorJson(const ApiError& error, const ErrorStyle& style) {
   boost::json::object body;
   boost::json::object detail;
   // It may quote what a client sent.
-  detail["message"] = text::RepairUtf8(error.message);
+  detail["message"] = text::RepairUtf8(MessageFor(error, style.dialect));
   detail["type"] = error.type(style.dialect);
   if (style.dialect == Dialect::kAnthropic) {
     body["type"] = "error";

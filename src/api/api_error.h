@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,11 +34,18 @@ enum class ApiErrorKind : uint8_t {
   kInternal,
 };
 
-// A failure as a client sees it, whatever the dialect.
+// How much too long a prompt is; clients find the numbers in each dialect's own wording.
+struct PromptExcess {
+  int64_t prompt_tokens = 0;
+  int64_t max_tokens = 0;  // of prompt and answer together
+};
+
+// A failure, whatever the dialect.
 struct ApiError {
   ApiErrorKind kind{};
   std::string message;
-  std::string param;  // path of the field, "messages[2].content"; empty when no field is to blame
+  std::string param = {};  // path of the field, "messages[2].content"; empty when no field is to blame
+  std::optional<PromptExcess> excess = {};  // of kContextLength
 
   int status(Dialect dialect = Dialect::kOpenAi) const;             // of HTTP
   std::string_view type(Dialect dialect = Dialect::kOpenAi) const;  // error.type

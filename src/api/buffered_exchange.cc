@@ -19,7 +19,7 @@ void BufferedExchange::Send(HttpResponse response) {
   Wake();
 }
 
-void BufferedExchange::BeginStream(HttpResponse head, std::string idle_filler) {
+void BufferedExchange::BeginStream(HttpResponse head, std::function<std::string()> idle_filler) {
   MILLRACE_CHECK(!answered_, "a handler answered one request twice");
   answered_ = true;
   streaming_ = true;

@@ -23,7 +23,7 @@ class BufferedExchange final : public Exchange {
 
   void Post(std::function<void()> task) override { poster_(std::move(task)); }
   void Send(HttpResponse response) override;
-  void BeginStream(HttpResponse head, std::string idle_filler) override;
+  void BeginStream(HttpResponse head, std::function<std::string()> idle_filler) override;
   void Write(std::string_view bytes) override;
   void EndStream(StreamEnd end) override;
   void SetOnGone(std::function<void()> on_gone) override;
@@ -46,7 +46,8 @@ class BufferedExchange final : public Exchange {
   bool ended() const { return ended_; }
   bool failed() const { return failed_; }
   bool too_slow() const { return too_slow_; }
-  const std::string& idle_filler() const { return idle_filler_; }
+  // What to send because nothing was written for long; may be empty.
+  std::string IdleFiller() { return idle_filler_ && !ended_ ? idle_filler_() : std::string(); }
 
  private:
   void Wake();
@@ -56,7 +57,7 @@ class BufferedExchange final : public Exchange {
   std::function<void()> wake_;
   std::function<void()> on_gone_;
   std::optional<HttpResponse> head_;
-  std::string idle_filler_;
+  std::function<std::string()> idle_filler_;
   std::string output_;
   bool answered_ = false;
   bool streaming_ = false;

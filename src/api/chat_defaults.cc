@@ -1,13 +1,12 @@
 #include "api/chat_defaults.h"
 
 #include <fmt/format.h>
-#include <boost/json/object.hpp>
 
 #include <string>
 
 #include "api/field_reader.h"
 #include "api/json_body.h"
-#include "text/chat_prompt.h"
+#include "api/thinking_options.h"
 
 namespace millrace::api {
 namespace {
@@ -23,9 +22,9 @@ Error Invalid(std::string_view message) {
 Result<ChatDefaults> ParseChatDefaults(std::string_view json) {
   auto parsed = ParseJsonBody(json);
   if (const ApiError* const error = std::get_if<ApiError>(&parsed)) return Invalid(error->message);
-  const auto& object = std::get<boost::json::object>(parsed);
-  for (const auto& member : object) {
-    const std::string_view key = member.key();
+  const auto& object = std::get<text::OrderedJson>(parsed);
+  for (const text::OrderedJson::Member& member : *object.if_object()) {
+    const std::string& key = member.key;
     if (key == "thinking" || key == "enable_thinking" || key == kEffort) continue;
     return Invalid(
         fmt::format("'{}' is no default that this server knows; give thinking, enable_thinking or "
@@ -37,15 +36,9 @@ Result<ChatDefaults> ParseChatDefaults(std::string_view json) {
   ChatDefaults defaults;
   const std::optional<bool> thinking = reader.Bool("thinking"), enable = reader.Bool("enable_thinking");
   defaults.thinking = thinking ? thinking : enable;
-  if (const boost::json::value* const effort = reader.Find(kEffort)) {
-    const std::optional<int64_t> number = AsInt64(*effort);
-    const std::optional<std::string> name =
-        number ? std::to_string(*number) : reader.String(std::string(kEffort));
-    if (name) {
-      MILLRACE_ASSIGN_OR_RETURN(const text::ReasoningMode mode, text::ParseReasoningEffort(*name));
-      if (mode.thinking) defaults.reasoning_effort = mode.effort;
-      if (!defaults.thinking) defaults.thinking = mode.thinking;
-    }
+  if (const std::optional<text::ReasoningMode> mode = ReadEffort(reader, kEffort)) {
+    if (mode->thinking) defaults.reasoning_effort = mode->effort;
+    if (!defaults.thinking) defaults.thinking = mode->thinking;
   }
   if (error.set()) return Invalid(error.Take().message);
   return defaults;

@@ -1,26 +1,30 @@
 #include "api/field_reader.h"
 
 #include <fmt/format.h>
-#include <boost/json/array.hpp>
-#include <boost/json/serialize.hpp>
 
-#include <cmath>
+#include <charconv>
 #include <limits>
 
 namespace millrace::api {
 namespace {
 
 // The value as JSON, short enough for an error message. Containers are named by kind: they may be megabytes.
-std::string Shown(const boost::json::value& value) {
+std::string Shown(const text::OrderedJson& value) {
   constexpr size_t kMaxBytes = 80;
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return fmt::format("an array of {}", value.get_array().size());
-  if (value.is_string() && value.get_string().size() > kMaxBytes)
-    return fmt::format("a string of {} bytes", value.get_string().size());
-  return boost::json::serialize(value);
+  if (value.if_object() != nullptr) return "an object";
+  if (const auto* const items = value.if_array()) return fmt::format("an array of {}", items->size());
+  if (const auto* const text = value.if_string(); text != nullptr && text->size() > kMaxBytes)
+    return fmt::format("a string of {} bytes", text->size());
+  if (const auto* const number = value.if_number(); number != nullptr && number->text.size() > kMaxBytes)
+    return fmt::format("a number of {} digits", number->text.size());
+  return text::PythonJson(value);
 }
 
-void Fail(FirstError& error, ApiErrorKind kind, const std::string& path, const boost::json::value& found,
+bool IsInteger(const std::string& number) {
+  return number.find_first_of(".eE") == std::string::npos;
+}
+
+void Fail(FirstError& error, ApiErrorKind kind, const std::string& path, const text::OrderedJson& found,
           std::string_view expected) {
   if (error.set()) return;
   const std::string_view what = kind == ApiErrorKind::kInvalidType ? "type" : "value";
@@ -34,23 +38,36 @@ void FirstError::Set(ApiErrorKind kind, std::string message, std::string param) 
   if (!error_) error_ = ApiError{kind, std::move(message), std::move(param)};
 }
 
-void FailType(FirstError& error, const std::string& path, const boost::json::value& found,
+void FailType(FirstError& error, const std::string& path, const text::OrderedJson& found,
               std::string_view expected) {
   Fail(error, ApiErrorKind::kInvalidType, path, found, expected);
 }
 
-void FailValue(FirstError& error, const std::string& path, const boost::json::value& found,
+void FailValue(FirstError& error, const std::string& path, const text::OrderedJson& found,
                std::string_view expected) {
   Fail(error, ApiErrorKind::kInvalidValue, path, found, expected);
 }
 
-std::optional<int64_t> AsInt64(const boost::json::value& value) {
-  if (value.is_int64()) return value.get_int64();
-  return std::nullopt;  // uint64 holds only what int64 cannot
+std::optional<int64_t> AsInt64(const text::OrderedJson& value) {
+  const text::OrderedJson::Number* const number = value.if_number();
+  if (number == nullptr || !IsInteger(number->text)) return std::nullopt;
+  int64_t integer = 0;
+  const char* const end = number->text.data() + number->text.size();
+  const auto [stop, error] = std::from_chars(number->text.data(), end, integer);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return integer;
 }
 
-const boost::json::value* FieldReader::Find(std::string_view key) const {
-  const boost::json::value* const value = object_.if_contains(key);
+std::optional<double> AsDouble(const text::OrderedJson& value) {
+  const text::OrderedJson::Number* const number = value.if_number();
+  if (number == nullptr) return std::nullopt;
+  double parsed = 0;  // what is too small for a double stays 0
+  std::from_chars(number->text.data(), number->text.data() + number->text.size(), parsed);
+  return parsed;
+}
+
+const text::OrderedJson* FieldReader::Find(std::string_view key) const {
+  const text::OrderedJson* const value = object_.Find(key);
   return value != nullptr && !value->is_null() ? value : nullptr;
 }
 
@@ -59,21 +76,22 @@ std::string FieldReader::PathOf(std::string_view key) const {
 }
 
 std::optional<bool> FieldReader::Bool(std::string_view key) {
-  const boost::json::value* const value = Find(key);
+  const text::OrderedJson* const value = Find(key);
   if (value == nullptr) return std::nullopt;
-  if (value->is_bool()) return value->get_bool();
+  if (const bool* const truth = value->if_bool()) return *truth;
   FailType(error_, PathOf(key), *value, "true or false");
   return std::nullopt;
 }
 
 std::optional<int64_t> FieldReader::Int(std::string_view key, int64_t low, int64_t high) {
-  const boost::json::value* const value = Find(key);
+  const text::OrderedJson* const value = Find(key);
   if (value == nullptr) return std::nullopt;
   const std::string expected = high == std::numeric_limits<int64_t>::max()
                                    ? fmt::format("an integer of at least {}", low)
                                    : fmt::format("an integer between {} and {}", low, high);
   const std::optional<int64_t> number = AsInt64(*value);
-  if (!number && !value->is_uint64()) {
+  const bool is_integer = value->if_number() != nullptr && IsInteger(value->if_number()->text);
+  if (!is_integer) {
     FailType(error_, PathOf(key), *value, expected);
     return std::nullopt;
   }
@@ -85,15 +103,15 @@ std::optional<int64_t> FieldReader::Int(std::string_view key, int64_t low, int64
 }
 
 std::optional<double> FieldReader::Number(std::string_view key, double low, double high) {
-  const boost::json::value* const value = Find(key);
+  const text::OrderedJson* const value = Find(key);
   if (value == nullptr) return std::nullopt;
   const std::string expected = fmt::format("a number between {} and {}", low, high);
-  if (!value->is_number()) {
+  const std::optional<double> number = AsDouble(*value);
+  if (!number) {
     FailType(error_, PathOf(key), *value, expected);
     return std::nullopt;
   }
-  const double number = value->to_number<double>();
-  if (!(number >= low && number <= high)) {
+  if (!(*number >= low && *number <= high)) {
     FailValue(error_, PathOf(key), *value, expected);
     return std::nullopt;
   }
@@ -101,19 +119,25 @@ std::optional<double> FieldReader::Number(std::string_view key, double low, doub
 }
 
 std::optional<std::string> FieldReader::String(std::string_view key) {
-  const boost::json::value* const value = Find(key);
+  const text::OrderedJson* const value = Find(key);
   if (value == nullptr) return std::nullopt;
-  if (value->is_string()) return std::string(value->get_string());
+  if (const std::string* const text = value->if_string()) return *text;
   FailType(error_, PathOf(key), *value, "a string");
   return std::nullopt;
 }
 
-const boost::json::object* FieldReader::Object(std::string_view key) {
-  const boost::json::value* const value = Find(key);
-  if (value == nullptr) return nullptr;
-  if (value->is_object()) return &value->get_object();
+const text::OrderedJson* FieldReader::Object(std::string_view key) {
+  const text::OrderedJson* const value = Find(key);
+  if (value == nullptr || value->if_object() != nullptr) return value;
   FailType(error_, PathOf(key), *value, "an object");
   return nullptr;
+}
+
+const text::OrderedJson::Array* FieldReader::Array(std::string_view key) {
+  const text::OrderedJson* const value = Find(key);
+  if (value == nullptr) return nullptr;
+  if (value->if_array() == nullptr) FailType(error_, PathOf(key), *value, "an array");
+  return value->if_array();
 }
 
 }  // namespace millrace::api

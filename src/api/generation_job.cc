@@ -19,9 +19,27 @@ double Seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// "stop", "length", "abort" or "error": vLLM's words for metrics.
+// "stop", "length", "repetition", "abort" or "error": vLLM's words for metrics, and one of ours.
 std::string_view MetricReason(engine::FinishReason reason) {
   return reason == engine::FinishReason::kCancelled ? "abort" : engine::FinishReasonName(reason);
+}
+
+// For the access log.
+std::string_view WordFor(const AnswerEnd& end) {
+  switch (end.kind) {
+    case AnswerEnd::Kind::kStop:
+    case AnswerEnd::Kind::kStopString:
+      return "stop";
+    case AnswerEnd::Kind::kLength:
+    case AnswerEnd::Kind::kOutputCap:
+    case AnswerEnd::Kind::kContextFull:
+      return "length";
+    case AnswerEnd::Kind::kToolCalls:
+      return "tool_calls";
+    case AnswerEnd::Kind::kRepetition:
+      return "repetition";
+  }
+  return "";
 }
 
 struct SequenceEvent {
@@ -42,9 +60,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       answered_ = true;
       return SendError(FromEngineError(*error));
     }
-    if (prepared_.stream) {
-      exchange_->BeginStream(StreamHead(), prepared_.format->Filler());
-    }
+    if (prepared_.stream) BeginStream();
     // Weak: the exchange outlives the job when the sequences are done before the answer is delivered.
     exchange_->SetOnGone([job = weak_from_this()] {
       if (const auto self = job.lock()) self->CancelAll();
@@ -60,12 +76,14 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
  private:
   struct Choice {
-    Choice(SeqId id_in, const text::Tokenizer& tokenizer, const GenerationOptions& options)
-        : id(id_in), generation(tokenizer, options) {}
+    Choice(SeqId id_in, const text::Tokenizer& tokenizer, const GenerationOptions& options,
+           AnswerEnd::Kind at_limit)
+        : id(id_in), generation(tokenizer, options, at_limit) {}
 
     SeqId id;
     Generation generation;
-    TextDelta text;  // so far, unless streaming
+    ChoiceBuilder answer;  // so far
+    FinishedChoice whole;  // once finished
     std::optional<Clock::time_point> last_token;
     bool finished = false;
   };
@@ -83,20 +101,33 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
   std::optional<Error> SubmitAll() {
     for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
+      prompt_tokens_ += static_cast<int64_t>(prepared_.prompts[p].size());
       for (int c = 0; c < prepared_.choices_per_prompt; ++c) {
         engine::GenerationRequest request{prepared_.request_id, prepared_.prompts[p], prepared_.sampling};
         request.sampling.seed += static_cast<uint64_t>(c);
-        request.sampling.max_tokens = prepared_.max_tokens[p];
+        request.sampling.max_tokens = prepared_.limits[p].tokens;
+        request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
         auto sink = std::make_shared<Sink>(shared_from_this(), choices_.size());
         auto submitted = backend_.engine.Submit(std::move(request), std::move(sink));
         if (!submitted.ok()) return submitted.error();
-        choices_.emplace_back(*submitted, backend_.tokenizer, prepared_.text);
+        choices_.emplace_back(*submitted, backend_.tokenizer, prepared_.text, prepared_.limits[p].at_limit);
       }
     }
     unfinished_ = choices_.size();
-    backend_.metrics.OnRequest(choices_.size(), std::ranges::max(prepared_.max_tokens));
+    backend_.metrics.OnRequest(choices_.size(),
+                               std::ranges::max(prepared_.limits, {}, &OutputLimit::tokens).tokens);
     prepared_.prompts.clear();
     return std::nullopt;
+  }
+
+  void BeginStream() {
+    // Weak: the exchange outlives the job, and a filler that held the job would hold itself.
+    exchange_->BeginStream(StreamHead(), [job = weak_from_this()] {
+      const auto self = job.lock();
+      return self ? self->prepared_.format->Filler() : std::string();
+    });
+    const std::string begin = prepared_.format->StreamBegin(prompt_tokens_);
+    if (!begin.empty()) exchange_->Write(begin);
   }
 
   HttpResponse StreamHead() {
@@ -145,13 +176,12 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     if (choice.generation.stopped()) backend_.engine.Cancel(choice.id);
   }
 
+  bool KeepsAnswers() const { return !prepared_.stream || prepared_.recorder; }
+
   void Deliver(size_t index, TextDelta delta, std::string& stream) {
     if (delta.empty()) return;
-    if (prepared_.stream) {
-      stream += prepared_.format->Delta(index, delta);
-    } else {
-      choices_[index].text.Append(std::move(delta));
-    }
+    if (prepared_.stream) stream += prepared_.format->Delta(index, delta);
+    if (KeepsAnswers()) choices_[index].answer.Append(std::move(delta));
   }
 
   void OnFinish(size_t index, const engine::FinishEvent& event, Clock::time_point at, std::string& stream) {
@@ -159,29 +189,31 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     TextDelta rest = choice.generation.OnFinish(event);
     choice.finished = true;
     --unfinished_;
-    const engine::FinishReason reason = choice.generation.reason();
+    const engine::FinishReason reason =
+        choice.generation.stopped() ? engine::FinishReason::kStop : event.reason;
     backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival), event);
     if (answered_) return;
     if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
       return Fail(event, stream);
-    if (prepared_.stream) {
-      stream += prepared_.format->ChoiceEnd(index, rest, reason);
-    } else {
-      choice.text.Append(std::move(rest));
+    if (prepared_.stream) stream += prepared_.format->ChoiceEnd(index, rest, choice.generation.end());
+    if (KeepsAnswers()) {
+      choice.answer.Append(std::move(rest));
+      choice.whole = choice.answer.Finish(choice.generation.end());
     }
+    if (prepared_.recorder) prepared_.recorder->Record(choice.generation, choice.whole);
     if (unfinished_ == 0) Finish(stream);
   }
 
   void Finish(std::string& stream) {
     answered_ = true;
-    Record(choices_.front().generation.reason());
+    Record(WordFor(choices_.front().generation.end()));
     if (prepared_.stream) {
       stream += prepared_.format->StreamEnd(Usage());
       end_stream_ = StreamEnd::kWhole;
       return;
     }
     std::vector<FinishedChoice> finished;
-    for (Choice& choice : choices_) finished.push_back({std::move(choice.text), choice.generation.reason()});
+    for (Choice& choice : choices_) finished.push_back(std::move(choice.whole));
     HttpResponse response;
     response.headers = prepared_.headers;
     response.body = prepared_.format->Whole(finished, Usage());
@@ -197,7 +229,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   void Fail(const engine::FinishEvent& event, std::string& stream) {
     answered_ = true;
     CancelAll();
-    Record(event.reason);
+    Record(MetricReason(event.reason));
     const ApiError error =
         event.error
             ? ApiError{ApiErrorKind::kInternal, event.error->message(), ""}
@@ -229,14 +261,14 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   }
 
   // For the access log.
-  void Record(engine::FinishReason reason) {
+  void Record(std::string_view reason) {
     const TokenUsage usage = Usage();
     GenerationFacts facts;
     facts.prompt_tokens = usage.prompt_tokens;
     facts.cached_tokens = usage.cached_tokens;
     facts.generated_tokens = usage.completion_tokens;
     facts.choices = choices_.size();
-    facts.finish_reason = MetricReason(reason);
+    facts.finish_reason = reason;
     if (first_token_) facts.first_token_seconds = Seconds(*first_token_ - prepared_.arrival);
     Clock::time_point last = first_token_.value_or(Clock::time_point());
     for (const Choice& choice : choices_) last = std::max(last, choice.last_token.value_or(last));
@@ -250,6 +282,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   PreparedGeneration prepared_;
   const std::shared_ptr<Exchange> exchange_;
   std::vector<Choice> choices_;
+  int64_t prompt_tokens_ = 0;
   std::optional<Clock::time_point> first_token_;  // of any choice
   size_t unfinished_ = 0;
   bool answered_ = false;                // what still comes from the engine has no reader

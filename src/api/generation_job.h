@@ -2,10 +2,13 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/answer_format.h"
+#include "api/answer_recorder.h"
+#include "api/dialect.h"
 #include "api/exchange.h"
 #include "api/generation.h"
 #include "api/metrics.h"
@@ -15,16 +18,23 @@
 
 namespace millrace::api {
 
+// How many tokens an answer may have, and what its end is called when it has them.
+struct OutputLimit {
+  int64_t tokens = 0;
+  AnswerEnd::Kind at_limit = AnswerEnd::Kind::kLength;
+};
+
 // A decoded and encoded request, ready for the engine.
 struct PreparedGeneration {
   std::string request_id;
-  Dialect dialect = Dialect::kOpenAi;         // of errors
+  Dialect dialect = Dialect::kOpenAi;         // of errors before the answer has begun
   std::string model;                          // as the client calls it
   std::vector<std::vector<TokenId>> prompts;  // each becomes `choices_per_prompt` sequences, in this order
   int choices_per_prompt = 1;
   engine::SamplingParams sampling;  // the seed of a prompt's first choice; the others count up from it
-  std::vector<int64_t> max_tokens;  // of each prompt, bounded by the context
+  std::vector<OutputLimit> limits;  // of each prompt, bounded by the context
   GenerationOptions text;
+  std::optional<AnswerRecorder> recorder;  // of what is to be remembered
   bool stream = false;
   std::unique_ptr<AnswerFormat> format;
   HttpHeaders headers;  // of the answer

@@ -372,7 +372,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
       if (exchange.ended()) co_return co_await EndStream(exchange, mode);
       const bool silent = co_await Sleep(shared_.options.keep_alive_interval);
       if (silent && head_sent && !exchange.has_output() && !exchange.ended() && !exchange.gone()) {
-        if (!co_await WriteStreamBytes(exchange, exchange.idle_filler(), mode)) co_return false;
+        if (!co_await WriteStreamBytes(exchange, exchange.IdleFiller(), mode)) co_return false;
       }
     }
     co_return false;

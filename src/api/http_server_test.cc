@@ -51,7 +51,7 @@ TEST_F(HttpServerTest, AReaderThatStopsIsCutOffWhileAWriteToItIsUnderWay) {
   std::atomic<bool> streaming{false};
   Serve(options, [&](HttpRequest, std::shared_ptr<Exchange> given) {
     exchange = std::move(given);
-    exchange->BeginStream({}, ":");
+    exchange->BeginStream({}, [] { return std::string(":"); });
     exchange->SetOnGone([&] { gone = true; });
     streaming = true;
   });
@@ -81,7 +81,7 @@ TEST_P(WriteDeadlineTest, EndsAnAnswerThatIsNotRead) {
   Serve(options, [](HttpRequest, std::shared_ptr<Exchange> exchange) {
     std::string bytes(kMoreThanTheKernelTakes, 'x');
     if (!GetParam()) return exchange->Send({.status = 200, .headers = {}, .body = std::move(bytes)});
-    exchange->BeginStream({}, ":");
+    exchange->BeginStream({}, [] { return std::string(":"); });
     exchange->Write(bytes);
   });
   SocketClient client(port(), /*receive_buffer_bytes=*/4096);
@@ -133,7 +133,7 @@ TEST_F(HttpServerTest, AWholeAnswerReachesAClientThatHasEndedItsSendingSide) {
   options.max_output_bytes = 2 * kMoreThanTheKernelTakes;
   std::promise<void> answered;
   Serve(options, [&](HttpRequest, std::shared_ptr<Exchange> exchange) {
-    exchange->BeginStream({}, ":");
+    exchange->BeginStream({}, [] { return std::string(":"); });
     exchange->Write(std::string(kMoreThanTheKernelTakes, 'x'));
     exchange->EndStream(StreamEnd::kWhole);
     answered.set_value();

@@ -1,25 +1,19 @@
 #pragma once
 
-#include <boost/json/value.hpp>
-
-#include <cstddef>
 #include <string_view>
 #include <variant>
 
 #include "api/api_error.h"
-
-// Heavy header (Boost.JSON): for the decoders' .cc files only.
+#include "text/ordered_json.h"
 
 namespace millrace::api {
 
-// What parsing one body may cost. A document of many small values takes several times its text in memory.
-struct JsonLimits {
-  size_t max_depth = 64;
-  size_t max_memory_bytes = size_t{512} << 20;
-};
+// What one body may cost its reader. A value takes up to a hundred bytes in memory, whatever its text.
+inline constexpr text::OrderedJsonLimits kBodyLimits = {.max_depth = 128, .max_values = size_t{3} << 20};
 
-// Parses a request body after repairing it; its root must be an object. Errors say at which byte.
-std::variant<boost::json::object, ApiError> ParseJsonBody(std::string_view body,
-                                                          const JsonLimits& limits = {});
+// Parses a request body after repairing it; its root is an object. Errors say at which line and column; a
+// body of too many values is kBodyTooLarge.
+std::variant<text::OrderedJson, ApiError> ParseJsonBody(std::string_view body,
+                                                        const text::OrderedJsonLimits& limits = kBodyLimits);
 
 }  // namespace millrace::api

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/http_server.h"
+#include "api/replay_store.h"
 #include "base/ledger.h"
 #include "engine/engine.h"
 
@@ -22,6 +23,9 @@ class Metrics {
 
   // Adds the server's connection counters; call before it serves.
   void SetHttpStats(std::function<HttpServerStats()> stats);
+
+  // Adds what the replay store counts; call before it serves.
+  void SetReplayStats(std::function<ReplayStore::Stats()> stats);
 
   // One call for each request: how many sequences it asks for, and the most tokens that one may generate.
   void OnRequest(size_t choices, int64_t max_tokens);

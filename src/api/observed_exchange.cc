@@ -28,7 +28,7 @@ void ObservedExchange::Send(HttpResponse response) {
   Log(status);
 }
 
-void ObservedExchange::BeginStream(HttpResponse head, std::string idle_filler) {
+void ObservedExchange::BeginStream(HttpResponse head, std::function<std::string()> idle_filler) {
   Begin(head);
   inner_->BeginStream(std::move(head), std::move(idle_filler));
 }

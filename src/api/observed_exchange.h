@@ -25,7 +25,7 @@ class ObservedExchange final : public Exchange {
 
   void Post(std::function<void()> task) override { inner_->Post(std::move(task)); }
   void Send(HttpResponse response) override;
-  void BeginStream(HttpResponse head, std::string idle_filler) override;
+  void BeginStream(HttpResponse head, std::function<std::string()> idle_filler) override;
   void Write(std::string_view bytes) override;
   void EndStream(StreamEnd end) override;
   void SetOnGone(std::function<void()> on_gone) override { inner_->SetOnGone(std::move(on_gone)); }

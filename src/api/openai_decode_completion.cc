@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <boost/json/array.hpp>
 
 #include "api/json_body.h"
 #include "api/openai_decode.h"
@@ -12,22 +11,24 @@ constexpr std::string_view kPromptForms =
     "a string, an array of strings, an array of token ids, or an array of arrays of token ids";
 
 // An array holds one kind: ids of a single prompt, or prompts.
-void ReadPromptArray(const boost::json::value& prompt, FirstError& error, std::vector<Prompt>& prompts) {
-  const boost::json::array& array = prompt.get_array();
+void ReadPromptArray(const text::OrderedJson& prompt, FirstError& error, std::vector<Prompt>& prompts) {
+  const text::OrderedJson::Array& array = *prompt.if_array();
   if (array.empty()) return FailValue(error, "prompt", prompt, kPromptForms);
-  if (array[0].is_number()) {
+  if (array[0].if_number() != nullptr) {
     prompts.emplace_back(ReadTokenIds(array, "prompt", error));
     return;
   }
   if (array.size() > kMaxChoices)
     return FailValue(error, "prompt", prompt, fmt::format("at most {} prompts", kMaxChoices));
-  const bool texts = array[0].is_string();
+  const bool texts = array[0].if_string() != nullptr;
   for (size_t i = 0; i < array.size() && !error.set(); ++i) {
     const std::string path = fmt::format("prompt[{}]", i);
-    if (texts && array[i].is_string()) {
-      prompts.emplace_back(std::string(array[i].get_string()));
-    } else if (!texts && array[i].is_array() && !array[i].get_array().empty()) {
-      prompts.emplace_back(ReadTokenIds(array[i].get_array(), path, error));
+    const std::string* const text = array[i].if_string();
+    const text::OrderedJson::Array* const ids = array[i].if_array();
+    if (texts && text != nullptr) {
+      prompts.emplace_back(*text);
+    } else if (!texts && ids != nullptr && !ids->empty()) {
+      prompts.emplace_back(ReadTokenIds(*ids, path, error));
     } else {
       FailType(error, path, array[i], kPromptForms);
     }
@@ -36,13 +37,13 @@ void ReadPromptArray(const boost::json::value& prompt, FirstError& error, std::v
 
 std::vector<Prompt> ReadPrompts(FieldReader& body) {
   std::vector<Prompt> prompts;
-  const boost::json::value* const prompt = body.Find("prompt");
+  const text::OrderedJson* const prompt = body.Find("prompt");
   if (prompt == nullptr) {
     body.error().Set(ApiErrorKind::kMissingField, fmt::format("'prompt' is required: {}.", kPromptForms),
                      "prompt");
-  } else if (prompt->is_string()) {
-    prompts.emplace_back(std::string(prompt->get_string()));
-  } else if (prompt->is_array()) {
+  } else if (const std::string* const text = prompt->if_string()) {
+    prompts.emplace_back(*text);
+  } else if (prompt->if_array() != nullptr) {
     ReadPromptArray(*prompt, body.error(), prompts);
   } else {
     FailType(body.error(), "prompt", *prompt, kPromptForms);
@@ -50,13 +51,14 @@ std::vector<Prompt> ReadPrompts(FieldReader& body) {
   return prompts;
 }
 
-std::variant<CompletionRequest, ApiError> Decode(const boost::json::object& object) {
+std::variant<CompletionRequest, ApiError> Decode(const text::OrderedJson& object) {
   FirstError error;
   FieldReader body(object, "", error);
   CompletionRequest request;
-  RefuseUnsupportedFields(body);
+  RefuseUnsupportedFields(body, OpenAiEndpoint::kCompletions);
   request.prompts = ReadPrompts(body);
   request.output = ReadOutputOptions(body);
+  request.suffix = body.String("suffix").value_or("");
   request.echo = body.Bool("echo").value_or(false);
   const std::optional<int64_t> logprobs = body.Int("logprobs", 0, kMaxTopLogprobs);
   if (logprobs) request.output.logprobs = static_cast<int>(*logprobs);
@@ -84,7 +86,7 @@ std::variant<CompletionRequest, ApiError> Decode(const boost::json::object& obje
 std::variant<CompletionRequest, ApiError> DecodeCompletionRequest(std::string_view body) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  return Decode(std::get<boost::json::object>(parsed));
+  return Decode(std::get<text::OrderedJson>(parsed));
 }
 
 }  // namespace millrace::api

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "text/utf8.h"
@@ -40,12 +39,47 @@ json::object UsageJson(const TokenUsage& usage) {
   return out;
 }
 
-json::value ReasonJson(engine::FinishReason reason) {
-  return json::string(engine::FinishReasonName(reason));
+// Of the words that OpenAI's clients know: what cut an answer off is a kind of length.
+std::string_view FinishReasonOf(const AnswerEnd& end) {
+  using Kind = AnswerEnd::Kind;
+  if (end.kind == Kind::kToolCalls) return "tool_calls";
+  return end.kind == Kind::kStop || end.kind == Kind::kStopString ? "stop" : "length";
+}
+
+// vLLM's field beside it: the stop string; here also what else ended an answer before its time.
+json::value StopReasonOf(const AnswerEnd& end) {
+  switch (end.kind) {
+    case AnswerEnd::Kind::kStopString:
+      return json::string(end.stop_string);
+    case AnswerEnd::Kind::kRepetition:
+      return "repetition";
+    case AnswerEnd::Kind::kOutputCap:
+      return "output_cap";
+    case AnswerEnd::Kind::kContextFull:
+      return "context_full";
+    case AnswerEnd::Kind::kStop:
+    case AnswerEnd::Kind::kLength:
+    case AnswerEnd::Kind::kToolCalls:
+      break;
+  }
+  return nullptr;
+}
+
+void SetEnd(const AnswerEnd& end, json::object& choice) {
+  choice["finish_reason"] = FinishReasonOf(end);
+  choice["stop_reason"] = StopReasonOf(end);
 }
 
 std::string Event(const json::object& object) {
   return "data: " + json::serialize(object) + "\n\n";
+}
+
+// That a call is complete is no news of its own here.
+bool SaysSomething(const TextDelta& delta) {
+  const bool calls = std::ranges::any_of(
+      delta.calls, [](const CallDelta& call) { return call.first() || !call.arguments.empty(); });
+  return calls || !delta.reasoning.empty() || !delta.content.empty() || !delta.reasoning_tokens.empty() ||
+         !delta.content_tokens.empty();
 }
 
 // The parts that both endpoints share.
@@ -63,14 +97,23 @@ class OpenAiFormat : public AnswerFormat {
     return json::serialize(answer);
   }
 
-  std::string Delta(size_t choice, const TextDelta& delta) override {
-    return Chunk(StreamedChoice(choice, delta), nullptr);
+  std::string StreamBegin(int64_t /*prompt_tokens*/) override {
+    std::string events;
+    for (size_t choice = 0; choice < head_.choices; ++choice) {
+      json::object first = FirstChoice(choice);
+      if (!first.empty()) events += Chunk(std::move(first), nullptr);
+    }
+    return events;
   }
 
-  std::string ChoiceEnd(size_t choice, const TextDelta& rest, engine::FinishReason reason) override {
-    std::string events = rest.empty() ? "" : Delta(choice, rest);
+  std::string Delta(size_t choice, const TextDelta& delta) override {
+    return SaysSomething(delta) ? Chunk(StreamedChoice(choice, delta), nullptr) : std::string();
+  }
+
+  std::string ChoiceEnd(size_t choice, const TextDelta& rest, const AnswerEnd& end) override {
+    std::string events = Delta(choice, rest);
     json::object last = StreamedChoice(choice, {});
-    last["finish_reason"] = ReasonJson(reason);
+    SetEnd(end, last);
     return events + Chunk(std::move(last), nullptr);
   }
 
@@ -91,6 +134,8 @@ class OpenAiFormat : public AnswerFormat {
 
  protected:
   virtual json::object WholeChoice(size_t choice, const FinishedChoice& finished) = 0;
+  // What a stream says of a choice before anything is generated; empty: nothing.
+  virtual json::object FirstChoice(size_t choice) = 0;
   virtual json::object StreamedChoice(size_t choice, const TextDelta& delta) = 0;
 
  private:
@@ -140,6 +185,22 @@ json::array ScoredTokensJson(std::span<const ScoredToken> tokens) {
   return list;
 }
 
+// Beside a name that the client declared in a namespace stands that namespace.
+json::object FunctionJson(const text::ToolName& tool) {
+  json::object function;
+  if (!tool.name_space.empty()) function["namespace"] = tool.name_space;
+  function["name"] = tool.name;
+  return function;
+}
+
+json::object CallJson(const std::string& id, json::object function) {
+  json::object call;
+  call["id"] = "call_" + id;
+  call["type"] = "function";
+  call["function"] = std::move(function);
+  return call;
+}
+
 class ChatFormat final : public OpenAiFormat {
  public:
   explicit ChatFormat(OpenAiHead head)
@@ -149,31 +210,69 @@ class ChatFormat final : public OpenAiFormat {
   json::object WholeChoice(size_t choice, const FinishedChoice& finished) override {
     json::object message;
     message["role"] = "assistant";
-    message["content"] = finished.text.content;
+    message["content"] = finished.content;
+    if (finished.content.empty() && !finished.calls.empty()) message["content"] = nullptr;
     message["refusal"] = nullptr;
-    AddReasoning(finished.text.reasoning, message);
+    AddReasoning(finished.reasoning, message);
+    if (!finished.calls.empty()) message["tool_calls"] = WholeCalls(finished.calls);
     json::object out;
     out["index"] = choice;
     out["message"] = std::move(message);
-    out["logprobs"] = Logprobs(finished.text);
-    out["finish_reason"] = ReasonJson(finished.reason);
+    out["logprobs"] = Logprobs(finished.content_tokens, finished.reasoning_tokens);
+    SetEnd(finished.end, out);
     return out;
+  }
+
+  json::object FirstChoice(size_t choice) override {
+    return ChunkChoice(choice, {{"role", "assistant"}, {"content", ""}}, nullptr);
   }
 
   json::object StreamedChoice(size_t choice, const TextDelta& delta) override {
     json::object message;
-    if (begun_.insert(choice).second) {
-      message["role"] = "assistant";
-      message["content"] = "";
-    }
     AddReasoning(delta.reasoning, message);
     if (!delta.content.empty()) message["content"] = delta.content;
+    if (json::array calls = StreamedCalls(delta.calls); !calls.empty())
+      message["tool_calls"] = std::move(calls);
+    return ChunkChoice(choice, std::move(message), Logprobs(delta.content_tokens, delta.reasoning_tokens));
+  }
+
+  static json::object ChunkChoice(size_t choice, json::object message, json::value logprobs) {
     json::object out;
     out["index"] = choice;
     out["delta"] = std::move(message);
-    out["logprobs"] = Logprobs(delta);
+    out["logprobs"] = std::move(logprobs);
     out["finish_reason"] = nullptr;
     return out;
+  }
+
+  static json::array WholeCalls(std::span<const FinishedCall> calls) {
+    json::array list;
+    for (const FinishedCall& call : calls) {
+      json::object function = FunctionJson(call.tool);
+      function["arguments"] = call.arguments;
+      list.push_back(CallJson(call.id, std::move(function)));
+    }
+    return list;
+  }
+
+  // The first piece of a call has its id and name, the others only more of its arguments.
+  static json::array StreamedCalls(std::span<const CallDelta> deltas) {
+    json::array list;
+    for (const CallDelta& delta : deltas) {
+      if (!delta.first() && delta.arguments.empty()) continue;
+      json::object call{{"index", delta.index}};
+      json::object function;
+      if (delta.first()) function = FunctionJson(delta.tool);
+      function["arguments"] = delta.arguments;
+      if (delta.first()) {
+        json::object whole = CallJson(delta.id, std::move(function));
+        call.insert(whole.begin(), whole.end());
+      } else {
+        call["function"] = std::move(function);
+      }
+      list.push_back(std::move(call));
+    }
+    return list;
   }
 
   // Under both names that clients look for.
@@ -183,16 +282,14 @@ class ChatFormat final : public OpenAiFormat {
     message["reasoning"] = reasoning;
   }
 
-  static json::value Logprobs(const TextDelta& delta) {
-    if (delta.content_tokens.empty() && delta.reasoning_tokens.empty()) return nullptr;
+  static json::value Logprobs(std::span<const ScoredToken> content, std::span<const ScoredToken> reasoning) {
+    if (content.empty() && reasoning.empty()) return nullptr;
     json::object out;
-    out["content"] = ScoredTokensJson(delta.content_tokens);
+    out["content"] = ScoredTokensJson(content);
     out["refusal"] = nullptr;
-    if (!delta.reasoning_tokens.empty()) out["reasoning_content"] = ScoredTokensJson(delta.reasoning_tokens);
+    if (!reasoning.empty()) out["reasoning_content"] = ScoredTokensJson(reasoning);
     return out;
   }
-
-  std::unordered_set<size_t> begun_;  // choices whose first chunk, the one with the role, is out
 };
 
 class CompletionFormat final : public OpenAiFormat {
@@ -202,18 +299,24 @@ class CompletionFormat final : public OpenAiFormat {
 
  private:
   json::object WholeChoice(size_t choice, const FinishedChoice& finished) override {
-    json::object out = StreamedChoice(choice, finished.text);
-    out["finish_reason"] = ReasonJson(finished.reason);
+    json::object out = ChoiceJson(choice, finished.content, finished.content_tokens);
+    SetEnd(finished.end, out);
     return out;
   }
 
+  json::object FirstChoice(size_t) override { return {}; }
+
   json::object StreamedChoice(size_t choice, const TextDelta& delta) override {
+    return ChoiceJson(choice, delta.content, delta.content_tokens);
+  }
+
+  json::object ChoiceJson(size_t choice, const std::string& content, std::span<const ScoredToken> tokens) {
     std::string text = choice < echo_.size() ? std::exchange(echo_[choice], {}) : "";
-    text += delta.content;
+    text += content;
     json::object out;
     out["index"] = choice;
     out["text"] = std::move(text);
-    out["logprobs"] = Logprobs(delta.content_tokens);
+    out["logprobs"] = Logprobs(tokens);
     out["finish_reason"] = nullptr;
     return out;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@ struct OpenAiHead {
   std::string system_fingerprint;
   int64_t created = 0;  // seconds since 1970
   bool include_usage = false;
+  size_t choices = 1;
 };
 
 // POST /v1/chat/completions: objects chat.completion and chat.completion.chunk.

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <optional>
-#include <random>
 #include <utility>
 
-#include "api/openai_decode.h"
-#include "api/openai_format.h"
+#include "api/forced_call.h"
+#include "api/random_id.h"
+#include "base/log.h"
 
 namespace millrace::api {
 namespace {
@@ -20,15 +19,41 @@ constexpr std::array<std::string_view, 7> kKnownModelNames = {
     "deepseek-flash",    "deepseek-v4.1-flash", "DeepSeek-V4.1-Flash", "deepseek-ai/DeepSeek-V4.1-Flash",
     "deepseek-v4-flash", "deepseek-chat",       "deepseek-reasoner"};
 
-std::mt19937_64 SeededGenerator() {
-  std::random_device device;
-  std::seed_seq seed{device(), device(), device(), device(), device(), device()};
-  return std::mt19937_64(seed);
+OutputLimit LimitOf(const ServedModel& model, const OutputOptions& output, size_t prompt_tokens) {
+  using Kind = AnswerEnd::Kind;
+  const int64_t room = model.max_model_len - static_cast<int64_t>(prompt_tokens);
+  OutputLimit limit{room, Kind::kContextFull};
+  if (output.max_tokens) {
+    limit = {*output.max_tokens, Kind::kLength};
+  } else if (model.default_max_tokens > 0) {
+    limit = {model.default_max_tokens, Kind::kOutputCap};
+  }
+  return limit.tokens < room ? limit
+                             : OutputLimit{room, limit.tokens == room ? limit.at_limit : Kind::kContextFull};
 }
 
-uint64_t RandomNumber() {
-  thread_local std::mt19937_64 generator = SeededGenerator();
-  return generator();
+engine::SamplingParams SamplingOf(const OutputOptions& output) {
+  engine::SamplingParams sampling;
+  sampling.temperature = output.temperature;
+  sampling.top_p = output.top_p;
+  sampling.top_k = output.top_k;
+  sampling.min_p = output.min_p;
+  sampling.presence_penalty = output.presence_penalty;
+  sampling.frequency_penalty = output.frequency_penalty;
+  sampling.repetition_penalty = output.repetition_penalty;
+  for (const TokenBias& bias : output.logit_bias) sampling.logit_bias.push_back({bias.token, bias.bias});
+  sampling.seed = output.seed.value_or(RandomNumber());
+  sampling.stop_token_ids = output.stop_token_ids;
+  sampling.ignore_eos = output.ignore_eos;
+  sampling.min_tokens = output.min_tokens;
+  sampling.logprobs = output.logprobs;
+  return sampling;
+}
+
+}  // namespace
+
+const std::string& ModelName(const ServedModel& model, const OutputOptions& output) {
+  return output.model.empty() ? model.names.front() : output.model;
 }
 
 std::optional<ApiError> CheckModel(const ServedModel& model, const std::string& name) {
@@ -39,7 +64,6 @@ std::optional<ApiError> CheckModel(const ServedModel& model, const std::string& 
                   "model"};
 }
 
-// Room for at least one token of answer.
 std::optional<ApiError> CheckPrompt(const ServedModel& model, const std::vector<TokenId>& ids,
                                     std::string_view what, std::string_view param) {
   const auto length = static_cast<int64_t>(ids.size());
@@ -49,7 +73,7 @@ std::optional<ApiError> CheckPrompt(const ServedModel& model, const std::vector<
         fmt::format("This model's maximum context length is {} tokens. However, your {} resulted in "
                     "{} tokens. Please reduce the length of the {}.",
                     model.max_model_len, what, length, what),
-        std::string(param)};
+        std::string(param), PromptExcess{length, model.max_model_len}};
   }
   const auto outside =
       std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= model.vocab_size; });
@@ -62,67 +86,22 @@ std::optional<ApiError> CheckPrompt(const ServedModel& model, const std::vector<
   return std::nullopt;
 }
 
-int64_t MaxTokens(const ServedModel& model, const OutputOptions& output, size_t prompt_tokens) {
-  const int64_t room = model.max_model_len - static_cast<int64_t>(prompt_tokens);
-  if (output.max_tokens) return std::min(*output.max_tokens, room);
-  return model.default_max_tokens > 0 ? std::min(model.default_max_tokens, room) : room;
-}
-
-// As the client calls it.
-const std::string& ModelName(const ServedModel& model, const OutputOptions& output) {
-  return output.model.empty() ? model.names.front() : output.model;
-}
-
-PreparedGeneration Prepare(const ServedModel& model, const RequestOrigin& origin, const OutputOptions& output,
-                           std::vector<std::vector<TokenId>> prompts) {
+PreparedGeneration PrepareSequences(const ServedModel& model, const RequestOrigin& origin,
+                                    const OutputOptions& output, std::vector<std::vector<TokenId>> prompts) {
   PreparedGeneration prepared;
   prepared.request_id = origin.request_id;
   prepared.arrival = origin.arrival;
+  prepared.dialect = origin.dialect;
   prepared.model = ModelName(model, output);
   prepared.choices_per_prompt = output.n;
   prepared.stream = output.stream;
-  engine::SamplingParams& sampling = prepared.sampling;
-  sampling.temperature = output.temperature;
-  sampling.top_p = output.top_p;
-  sampling.top_k = output.top_k;
-  sampling.min_p = output.min_p;
-  sampling.seed = output.seed.value_or(RandomNumber());
-  sampling.stop_token_ids = output.stop_token_ids;
-  sampling.ignore_eos = output.ignore_eos;
-  sampling.logprobs = output.logprobs;
+  prepared.sampling = SamplingOf(output);
   prepared.text.stop = output.stop;
   prepared.text.stop_token_ids = output.stop_token_ids;
   for (const std::vector<TokenId>& prompt : prompts)
-    prepared.max_tokens.push_back(MaxTokens(model, output, prompt.size()));
+    prepared.limits.push_back(LimitOf(model, output, prompt.size()));
   prepared.prompts = std::move(prompts);
   return prepared;
-}
-
-OpenAiHead Head(const ServedModel& model, const OutputOptions& output, std::string_view id_prefix) {
-  OpenAiHead head;
-  head.id = fmt::format("{}-{}", id_prefix, RandomHexId());
-  head.model = ModelName(model, output);
-  head.system_fingerprint = model.system_fingerprint;
-  head.created =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
-  head.include_usage = output.include_usage;
-  return head;
-}
-
-std::string EchoText(const text::ChatEncoder& encoder, const Prompt& prompt) {
-  if (const auto* const text = std::get_if<std::string>(&prompt)) return *text;
-  return encoder.tokenizer().Decode(std::get<std::vector<TokenId>>(prompt), text::ControlTokens::kKeep);
-}
-
-}  // namespace
-
-std::vector<TokenId> EncodeRaw(const text::ChatEncoder& encoder, const Prompt& prompt) {
-  if (const auto* const ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
-  const TokenId bos = encoder.control_ids().bos;
-  std::vector<TokenId> ids = encoder.tokenizer().EncodePrompt(std::get<std::string>(prompt));
-  if (ids.empty() || ids.front() != bos) ids.insert(ids.begin(), bos);
-  return ids;
 }
 
 bool ServedModel::Knows(std::string_view name) const {
@@ -130,49 +109,55 @@ bool ServedModel::Knows(std::string_view name) const {
          std::ranges::find(kKnownModelNames, name) != kKnownModelNames.end();
 }
 
-std::variant<PreparedGeneration, ApiError> PrepareChat(const ServedModel& model, const RequestOrigin& origin,
-                                                       std::string_view body) {
-  auto decoded = DecodeChatRequest(body, model.chat_defaults);
-  if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
-  const ChatCompletionRequest& request = std::get<ChatCompletionRequest>(decoded);
-  if (std::optional<ApiError> error = CheckModel(model, request.output.model)) return *std::move(error);
+std::variant<EncodedChat, ApiError> EncodeChat(const ServedModel& model, ChatCompletionRequest& request) {
+  if (request.tool_choice.kind == ToolChoice::Kind::kNone && request.tools) {
+    // No tool is shown, but the history reads as with tools.
+    request.chat.tools.clear();
+    request.chat.options.drop_reasoning = false;
+  }
+  ConversationHash conversation;
+  if (model.replays != nullptr) conversation = model.replays->Restore(request.chat.messages);
   const Result<text::ChatPrompt> prompt = model.encoder.Render(request.chat);
   if (!prompt.ok()) return ApiError{ApiErrorKind::kInvalidValue, prompt.error().message(), "messages"};
-  std::vector<TokenId> ids = model.encoder.Encode(*prompt);
-  if (std::optional<ApiError> error = CheckPrompt(model, ids, "messages", "messages"))
+  return EncodedChat{model.encoder.Encode(*prompt), prompt->starts_in_reasoning, conversation,
+                     prompt->repeated_call_ids};
+}
+
+std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel& model,
+                                                              const RequestOrigin& origin,
+                                                              ChatCompletionRequest request,
+                                                              std::unique_ptr<AnswerFormat> format) {
+  if (std::optional<ApiError> error = CheckModel(model, request.output.model)) return *std::move(error);
+  auto encoded = EncodeChat(model, request);
+  if (ApiError* const error = std::get_if<ApiError>(&encoded)) return std::move(*error);
+  EncodedChat& prompt = std::get<EncodedChat>(encoded);
+  if (std::optional<ApiError> error = CheckPrompt(model, prompt.ids, "messages", "messages"))
     return *std::move(error);
 
-  std::vector<std::vector<TokenId>> prompts;
-  prompts.push_back(std::move(ids));
-  PreparedGeneration prepared = Prepare(model, origin, request.output, std::move(prompts));
-  prepared.text.reasoning = ReasoningOptions{model.encoder.control_ids(), prompt->starts_in_reasoning};
-  prepared.format = MakeOpenAiChatFormat(Head(model, request.output, "chatcmpl"));
-  return prepared;
-}
-
-std::variant<PreparedGeneration, ApiError> PrepareCompletion(const ServedModel& model,
-                                                             const RequestOrigin& origin,
-                                                             std::string_view body) {
-  auto decoded = DecodeCompletionRequest(body);
-  if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
-  const CompletionRequest& request = std::get<CompletionRequest>(decoded);
-  if (std::optional<ApiError> error = CheckModel(model, request.output.model)) return *std::move(error);
-  std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::string> echo;
-  for (const Prompt& prompt : request.prompts) {
-    prompts.push_back(EncodeRaw(model.encoder, prompt));
-    if (std::optional<ApiError> error = CheckPrompt(model, prompts.back(), "prompt", "prompt"))
-      return *std::move(error);
-    if (!request.echo) continue;
-    for (int c = 0; c < request.output.n; ++c) echo.push_back(EchoText(model.encoder, prompt));
+  if (prompt.repeated_call_ids) {
+    const LogField fields[] = {{"request_id", origin.request_id}};
+    LogEvent("repeated_call_ids", fields);
   }
-  PreparedGeneration prepared = Prepare(model, origin, request.output, std::move(prompts));
-  prepared.format = MakeOpenAiCompletionFormat(Head(model, request.output, "cmpl"), std::move(echo));
-  return prepared;
-}
 
-std::string RandomHexId() {
-  return fmt::format("{:016x}{:016x}", RandomNumber(), RandomNumber());
+  const bool starts_in_reasoning = prompt.starts_in_reasoning;
+  ParseOptions parse;
+  parse.ids = model.encoder.control_ids();
+  parse.starts_in_reasoning = starts_in_reasoning;
+  parse.continues_text =
+      request.chat.options.continue_final_message && !request.chat.messages.back().content.empty();
+  parse.tools = request.tools;
+  parse.discard_calls = request.tool_choice.kind == ToolChoice::Kind::kNone;
+  parse.one_call = !request.parallel_tool_calls;
+  std::vector<std::vector<TokenId>> prompts;
+  prompts.push_back(std::move(prompt.ids));
+  PreparedGeneration prepared = PrepareSequences(model, origin, request.output, std::move(prompts));
+  prepared.text.parse = std::move(parse);
+  prepared.sampling.constraint = ForceCall(model.encoder, request.tool_choice, starts_in_reasoning);
+  // The continuation of a message is not yet a message.
+  if (model.replays != nullptr && !request.chat.options.continue_final_message)
+    prepared.recorder.emplace(*model.replays, model.encoder, prompt.conversation, starts_in_reasoning);
+  prepared.format = std::move(format);
+  return prepared;
 }
 
 }  // namespace millrace::api

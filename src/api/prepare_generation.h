@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -9,7 +11,10 @@
 
 #include "api/api_error.h"
 #include "api/chat_defaults.h"
+#include "api/dialect.h"
 #include "api/generation_job.h"
+#include "api/replay_store.h"
+#include "api/requests.h"
 #include "text/chat_prompt.h"
 
 namespace millrace::api {
@@ -23,6 +28,7 @@ struct ServedModel {
   int64_t vocab_size = 0;
   int64_t default_max_tokens = 0;  // of requests that name no limit; 0: the rest of the context
   int64_t created = 0;             // seconds since 1970
+  ReplayStore* replays = nullptr;  // outlives it; nullptr: nothing is remembered
   ChatDefaults chat_defaults = {};
 
   // True for the public names and for those that clients of V4.1 are known to send.
@@ -33,21 +39,44 @@ struct ServedModel {
 struct RequestOrigin {
   std::string request_id;
   std::chrono::steady_clock::time_point arrival;
+  Dialect dialect = Dialect::kOpenAi;
 };
 
-// Decode the body, encode the prompt, bound the output by the context: all of a request's work that needs no
-// engine. Takes time in proportion to the body, so not for an I/O thread. Any thread.
-std::variant<PreparedGeneration, ApiError> PrepareChat(const ServedModel& model, const RequestOrigin& origin,
-                                                       std::string_view body);
-std::variant<PreparedGeneration, ApiError> PrepareCompletion(const ServedModel& model,
-                                                             const RequestOrigin& origin,
-                                                             std::string_view body);
+// A conversation as the model will read it.
+struct EncodedChat {
+  std::vector<TokenId> ids;
+  bool starts_in_reasoning = false;  // the completion begins inside the reasoning
+  ConversationHash conversation;     // all of it
+  bool repeated_call_ids = false;    // as in text::ChatPrompt
+};
 
-// The ids of a raw prompt. Text is trusted: control strings in it are control tokens, and it begins with BOS
-// however it came.
-std::vector<TokenId> EncodeRaw(const text::ChatEncoder& encoder, const Prompt& prompt);
+// All functions here take time in proportion to the request, so they are not for an I/O thread. Any thread.
 
-// 32 hexadecimal digits that no other call returns. Any thread.
-std::string RandomHexId();
+// The model as the client calls it.
+const std::string& ModelName(const ServedModel& model, const OutputOptions& output);
+
+// Whether `name`, as a client wrote it ("": none), is served here: the error that says so if it is not.
+std::optional<ApiError> CheckModel(const ServedModel& model, const std::string& name);
+
+// Renders and encodes, repeating answers that are remembered token for token; without a look at the length.
+// Changes `request` to what is rendered.
+std::variant<EncodedChat, ApiError> EncodeChat(const ServedModel& model, ChatCompletionRequest& request);
+
+// What all dialects of chat share, behind their decoders: checks the model's name, encodes the prompt, bounds
+// the output by the context, sets up what the answer must begin with.
+std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel& model,
+                                                              const RequestOrigin& origin,
+                                                              ChatCompletionRequest request,
+                                                              std::unique_ptr<AnswerFormat> format);
+
+// The same for prompts that are ids already; each must pass CheckPrompt. Without a format and without
+// parsing.
+PreparedGeneration PrepareSequences(const ServedModel& model, const RequestOrigin& origin,
+                                    const OutputOptions& output, std::vector<std::vector<TokenId>> prompts);
+
+// The error of a prompt that leaves no room for a token of answer, or has ids outside the vocabulary. `what`
+// and `param` name it: "messages".
+std::optional<ApiError> CheckPrompt(const ServedModel& model, const std::vector<TokenId>& ids,
+                                    std::string_view what, std::string_view param);
 
 }  // namespace millrace::api

@@ -19,7 +19,10 @@
 #include "api/health_generation.h"
 #include "api/observed_exchange.h"
 #include "api/openai_format.h"
+#include "api/openai_prepare.h"
 #include "api/prepare_generation.h"
+#include "api/random_id.h"
+#include "api/replay_store.h"
 #include "api/server_info.h"
 #include "api/tokenize_endpoint.h"
 #include "api/work_queue.h"
@@ -86,6 +89,7 @@ struct Service::Impl {
        const MemoryLedger* ledger)
       : engine(engine_in),
         options(std::move(options_in)),
+        replays(options.replay_bytes),
         model{encoder,
               options.served_model_names,
               "millrace-" + options.version,
@@ -95,13 +99,16 @@ struct Service::Impl {
               std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
                   .count(),
+              options.replay_bytes > 0 ? &replays : nullptr,
               options.chat_defaults},
         info{options.version, options.model_path, options.max_num_seqs, options.max_queue},
         metrics(options.served_model_names.front(), engine, ledger),
         keys(options.api_keys),
         cors(options.cors_origins),
         access_log(std::make_shared<AccessLog>(options.access_log)),
-        prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {}
+        prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {
+    metrics.SetReplayStats([this] { return replays.stats(); });
+  }
 
   using Handler = void (Impl::*)(Call);
   struct Route : Endpoint {
@@ -152,6 +159,7 @@ struct Service::Impl {
 
   engine::Engine& engine;
   const ServiceOptions options;
+  ReplayStore replays;
   const ServedModel model;
   const ServerInfo info;
   Metrics metrics;
@@ -277,8 +285,7 @@ void Service::Impl::RespondError(const Call& call, const ApiError& error, HttpHe
   record.error_code = error.code();
   record.error_param = error.param;
   if (error.kind == ApiErrorKind::kUnauthorized) headers.emplace_back("WWW-Authenticate", kChallenge);
-  Respond(call,
-          ErrorResponse(error, std::move(headers), {DialectOf(call.request.path), call.origin.request_id}));
+  Respond(call, ErrorResponse(error, std::move(headers), {call.origin.dialect, call.origin.request_id}));
 }
 
 void Service::Impl::LogRefusal(const HttpRequest& head, const std::string& request_id, const ApiError& error,
@@ -350,7 +357,6 @@ void Service::Impl::AnswerBody(Call call, AnswerFn fn) {
 void Service::Impl::StartPrepared(const Call& call, Prepared& prepared) {
   if (const ApiError* const error = std::get_if<ApiError>(&prepared)) return RespondError(call, *error);
   PreparedGeneration& generation = std::get<PreparedGeneration>(prepared);
-  generation.dialect = DialectOf(call.request.path);
   StartGeneration({engine, model.encoder.tokenizer(), metrics}, std::move(generation), call.exchange);
 }
 
@@ -429,7 +435,7 @@ Service::~Service() = default;
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   Call call;
-  call.origin = {ChooseRequestId(request), std::chrono::steady_clock::now()};
+  call.origin = {ChooseRequestId(request), std::chrono::steady_clock::now(), DialectOf(request.path)};
   call.exchange = std::make_shared<ObservedExchange>(
       std::move(exchange),
       RequestLine{call.origin.request_id, request.method, request.path, call.origin.arrival},

@@ -29,7 +29,7 @@ class HeldExchange final : public Exchange {
     go_on_.acquire();
   }
   void Send(HttpResponse) override {}
-  void BeginStream(HttpResponse, std::string) override {}
+  void BeginStream(HttpResponse, std::function<std::string()>) override {}
   void Write(std::string_view) override {}
   void EndStream(StreamEnd) override {}
   void SetOnGone(std::function<void()>) override {}

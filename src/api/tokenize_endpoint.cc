@@ -11,6 +11,7 @@
 #include "api/field_reader.h"
 #include "api/json_body.h"
 #include "api/openai_decode.h"
+#include "api/raw_prompt.h"
 #include "text/utf8.h"
 
 namespace millrace::api {
@@ -33,11 +34,11 @@ std::variant<Ids, ApiError> ChatIds(const ServedModel& model, FieldReader& reque
                     "header in this model's format.",
                     "add_generation_prompt"};
   }
-  auto decoded = DecodeChatRequest(body, model.chat_defaults);
+  auto decoded = DecodeChatRequest(body, model.chat_defaults, model.encoder.model());
   if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
-  const Result<text::ChatPrompt> prompt = model.encoder.Render(std::get<ChatCompletionRequest>(decoded).chat);
-  if (!prompt.ok()) return ApiError{ApiErrorKind::kInvalidValue, prompt.error().message(), "messages"};
-  return model.encoder.Encode(*prompt);
+  auto encoded = EncodeChat(model, std::get<ChatCompletionRequest>(decoded));
+  if (ApiError* const error = std::get_if<ApiError>(&encoded)) return std::move(*error);
+  return std::get<EncodedChat>(encoded).ids;
 }
 
 std::variant<Ids, ApiError> PromptIds(const ServedModel& model, FieldReader& request) {
@@ -60,18 +61,18 @@ json::array Spellings(const text::Tokenizer& tokenizer, const Ids& ids) {
 // The ids of "tokens"; what is wrong with them is recorded.
 Ids ReadTokens(const ServedModel& model, FieldReader& request) {
   const std::string expected = fmt::format("an array of token ids from 0 to {}", model.vocab_size - 1);
-  const json::value* const tokens = request.Find("tokens");
+  const text::OrderedJson* const tokens = request.Find("tokens");
   if (tokens == nullptr) {
     request.error().Set(ApiErrorKind::kMissingField, fmt::format("'tokens' is required: {}.", expected),
                         "tokens");
     return {};
   }
-  if (!tokens->is_array()) {
+  if (tokens->if_array() == nullptr) {
     FailType(request.error(), "tokens", *tokens, expected);
     return {};
   }
   Ids ids;
-  for (const json::value& token : tokens->get_array()) {
+  for (const text::OrderedJson& token : *tokens->if_array()) {
     const std::optional<int64_t> id = AsInt64(token);
     if (!id || *id < 0 || *id >= model.vocab_size) {
       FailValue(request.error(), fmt::format("tokens[{}]", ids.size()), token, expected);
@@ -88,7 +89,7 @@ std::variant<std::string, ApiError> AnswerTokenize(const ServedModel& model, std
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   FirstError error;
-  FieldReader request(std::get<json::object>(parsed), "", error);
+  FieldReader request(std::get<text::OrderedJson>(parsed), "", error);
   if (std::optional<ApiError> unknown = CheckModel(model, request)) return *std::move(unknown);
   const bool with_strings = request.Bool("return_token_strs").value_or(false);
   auto tokens =
@@ -108,7 +109,7 @@ std::variant<std::string, ApiError> AnswerDetokenize(const ServedModel& model, s
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   FirstError error;
-  FieldReader request(std::get<json::object>(parsed), "", error);
+  FieldReader request(std::get<text::OrderedJson>(parsed), "", error);
   if (std::optional<ApiError> unknown = CheckModel(model, request)) return *std::move(unknown);
   const Ids ids = ReadTokens(model, request);
   if (error.set()) return error.Take();

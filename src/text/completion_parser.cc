@@ -20,10 +20,12 @@ std::optional<char> ControlSymbol(const ControlIds& ids, TokenId id) {
 CompletionParser::CompletionParser(const Tokenizer& tokenizer, const ControlIds& ids, Options options)
     : tokenizer_(&tokenizer),
       ids_(ids),
-      parser_(options.starts_in_reasoning, std::move(options.tools), MarkInput::kToken) {}
+      parser_(options.starts_in_reasoning, options.continues_text, std::move(options.tools),
+              MarkInput::kToken) {}
 
 CompletionParser::CompletionParser(Options options)
-    : parser_(options.starts_in_reasoning, std::move(options.tools), MarkInput::kSpelled) {}
+    : parser_(options.starts_in_reasoning, options.continues_text, std::move(options.tools),
+              MarkInput::kSpelled) {}
 
 ParsedDelta CompletionParser::Push(TokenId id) {
   const bool is_reasoning = in_reasoning() && id != ids_.think_end;

@@ -71,7 +71,8 @@ struct OrderedJsonLimits {
 
 // Parses one JSON text (RFC 8259, nothing after the value). A repeated key keeps its first place and takes
 // the last value. Invalid UTF-8 and lone surrogates become U+FFFD. Errors (kCorrupt) give line and column;
-// numbers beyond the double range are one. n log n at worst.
+// numbers beyond the double range are one. kResourceExhausted: beyond `max_bytes` or
+// `max_values`. n log n at worst.
 Result<OrderedJson> ParseOrderedJson(std::string_view text, const OrderedJsonLimits& limits = {});
 
 // As Python's json.dumps(value, ensure_ascii=False) writes it (chat encoding, section 7): ", " and ": "

@@ -100,6 +100,7 @@ class TreeHandler {
   OrderedJson Release() { return std::move(root_); }
   // Why this handler refused; empty if it did not.
   const std::string& refusal() const { return refusal_; }
+  bool too_many() const { return too_many_; }
 
  private:
   // An array or object whose end has not come; its members' last value is filled in when it is known.
@@ -115,7 +116,10 @@ class TreeHandler {
   }
 
   bool Add(OrderedJson value, error_code& ec) {
-    if (values_++ == max_values_) return Refuse(fmt::format("it has more than {} values", max_values_), ec);
+    if (values_++ == max_values_) {
+      too_many_ = true;
+      return Refuse(fmt::format("it has more than {} values", max_values_), ec);
+    }
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_object) {
@@ -142,6 +146,7 @@ class TreeHandler {
   std::vector<Container> open_;  // outermost first
   std::string text_;             // of the key or string that is being read
   std::string refusal_;
+  bool too_many_ = false;
 };
 
 Result<OrderedJson> Parse(std::string_view text, const OrderedJsonLimits& limits) {
@@ -154,6 +159,7 @@ Result<OrderedJson> Parse(std::string_view text, const OrderedJsonLimits& limits
   if (!ec && used < text.size()) ec = json::make_error_code(json::error::extra_data);
   if (!ec) return parser.handler().Release();
   const std::string& refusal = parser.handler().refusal();
+  if (parser.handler().too_many()) return Error(ErrorCode::kResourceExhausted, refusal);
   const std::string why =
       !refusal.empty() ? refusal
       : ec == json::make_error_code(json::error::too_deep)
@@ -167,13 +173,13 @@ Result<OrderedJson> Parse(std::string_view text, const OrderedJsonLimits& limits
 
 Result<OrderedJson> ParseOrderedJson(std::string_view text, const OrderedJsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return Error(ErrorCode::kCorrupt, fmt::format("the JSON text has {} bytes, at most {} are accepted",
+    return Error(ErrorCode::kResourceExhausted, fmt::format("the JSON text has {} bytes, at most {} are accepted",
                                                   text.size(), limits.max_bytes));
   }
   try {
     return Parse(RepairJsonText(text), limits);
   } catch (const std::exception& e) {  // allocation failures
-    return Error(ErrorCode::kCorrupt, fmt::format("the JSON text cannot be held: {}", e.what()));
+    return Error(ErrorCode::kResourceExhausted, fmt::format("the JSON text cannot be held: {}", e.what()));
   }
 }
 

@@ -1,0 +1,23 @@
+#include "api/request_tools.h"
+
+#include <utility>
+
+namespace millrace::api {
+
+RequestTools::RequestTools(std::vector<Tool> tools, bool namespaces) : namespaces_(namespaces) {
+  std::vector<text::ToolSchema> schemas;
+  for (Tool& tool : tools) {
+    written_names_.push_back(tool.schema.name);
+    client_names_.insert_or_assign(tool.schema.name, std::move(tool.client_name));
+    schemas.push_back(std::move(tool.schema));
+  }
+  schemas_ = std::make_shared<const text::ToolSchemas>(std::move(schemas));
+}
+
+text::ToolName RequestTools::ClientName(const std::string& written) const {
+  const auto declared = client_names_.find(written);
+  if (declared != client_names_.end()) return declared->second;
+  return namespaces_ ? text::SplitToolName(written) : text::ToolName{.name_space = "", .name = written};
+}
+
+}  // namespace millrace::api
