@@ -48,6 +48,10 @@ class FixedEnvironment final : public Environment {
   std::map<std::string, std::string> variables_;
 };
 
+FixedEnvironment Env(std::map<std::string, std::string> variables) {
+  return FixedEnvironment(std::move(variables));
+}
+
 std::string WriteFile(const std::string& name, const std::string& text, mode_t mode = 0600) {
   const std::string path = ::testing::TempDir() + "/" + name;
   std::ofstream(path) << text;
@@ -73,9 +77,10 @@ class ServeFlagsTest : public ::testing::Test {
 };
 
 TEST_F(ServeFlagsTest, NamesOfOtherServersMeanTheSame) {
-  Parse({"models/mini", "--max_running_requests", "7", "-np", "9", "--ctx", "100"});
+  Parse({"models/mini", "--max_queued_requests", "7", "-np", "9", "--ctx", "100"});
   EXPECT_EQ(flags_.checkpoint, "models/mini");
   EXPECT_EQ(flags_.max_model_len, "100");
+  EXPECT_EQ(flags_.max_queue, 7);
   EXPECT_EQ(flags_.max_num_seqs, 9);
 }
 
@@ -128,7 +133,7 @@ TEST_F(ServeFlagsTest, WhatIsPrintedIsReadBackTheSame) {
 TEST_F(ServeFlagsTest, KeysAreNeitherPrintedNorTakenFromTheirVariableTwice) {
   Parse({"/m", "--api-key", "sk-secret", "--api-key", "sk-other"});
   Settings settings = MakeSettings();
-  ASSERT_TRUE(settings.ApplyEnvironment(FixedEnvironment({{"MILLRACE_API_KEY", "sk-env"}})).ok());
+  ASSERT_TRUE(settings.ApplyEnvironment(Env({{"MILLRACE_API_KEY", "sk-env"}})).ok());
   EXPECT_THAT(settings.Print(), HasSubstr("# api-key: 2 given, not shown\n"));
   EXPECT_THAT(settings.Print(), Not(HasSubstr("sk-")));
 }
@@ -145,15 +150,15 @@ TEST_F(ServeFlagsTest, WrongSettingsNameTheirPlace) {
   EXPECT_THAT(file_error("# a\nport: many"), HasSubstr("wrong.yaml: line 2: "));
   EXPECT_THAT(file_error("ctx: 4\nctx-size: 5"),
               HasSubstr("line 2: 'ctx' and 'ctx-size' are the same setting"));
-  EXPECT_THAT(file_error("port: [1, 2]"), HasSubstr("takes one value"));
+  EXPECT_THAT(file_error("host: [a, b]"), HasSubstr("takes one value"));
   const auto env_error = [&](const std::string& name, const std::string& value) {
-    const Status status = MakeSettings().ApplyEnvironment(FixedEnvironment({{name, value}}));
+    const Status status = MakeSettings().ApplyEnvironment(Env({{name, value}}));
     return status.ok() ? "accepted" : status.error().message();
   };
   EXPECT_THAT(env_error("MILLRACE_MAX_NUM_SEQS", "0"), HasSubstr("MILLRACE_MAX_NUM_SEQS: "));
   EXPECT_THAT(env_error("MILLRACE_THREADS", ""), HasSubstr("MILLRACE_THREADS is set but empty"));
   EXPECT_THAT(
-      MakeSettings().UnknownVariables(FixedEnvironment({{"MILLRACE_PROT", "1"}, {"MILLRACE_PORT", "1"}})),
+      MakeSettings().UnknownVariables(Env({{"MILLRACE_PROT", "1"}, {"MILLRACE_PORT", "1"}})),
       ElementsAre("the environment variable MILLRACE_PROT stands for no flag: did you mean MILLRACE_PORT?"));
 }
 
@@ -194,8 +199,8 @@ TEST_F(ServeFlagsTest, AValueThatThisServerDoesNotDoIsRefused) {
 TEST(ApiKeySources, FilesFlagsAndEnvironment) {
   const FixedEnvironment both({{"MILLRACE_API_KEY", "sk-m"}, {"VLLM_API_KEY", "sk-v"}});
   EXPECT_THAT(CollectApiKeys({}, both)->keys, ElementsAre("sk-m"));
-  EXPECT_THAT(CollectApiKeys({}, FixedEnvironment({{"VLLM_API_KEY", "sk-v"}}))->keys, ElementsAre("sk-v"));
-  EXPECT_TRUE(CollectApiKeys({}, FixedEnvironment({}))->keys.empty());
+  EXPECT_THAT(CollectApiKeys({}, Env({{"VLLM_API_KEY", "sk-v"}}))->keys, ElementsAre("sk-v"));
+  EXPECT_TRUE(CollectApiKeys({}, Env({}))->keys.empty());
   const std::string file = WriteFile("keys", "# ours\nsk-1\n\n  \nsk-2  \r\n");
   const auto collected = CollectApiKeys({.keys = {"sk-0"}, .files = {file}}, both);
   ASSERT_TRUE(collected.ok()) << collected.error().message();
@@ -208,7 +213,7 @@ TEST(ApiKeySources, FilesFlagsAndEnvironment) {
 
 TEST(ApiKeySources, NoMistakeOpensTheServer) {
   const FixedEnvironment none({});
-  EXPECT_FALSE(CollectApiKeys({}, FixedEnvironment({{"MILLRACE_API_KEY", ""}})).ok());
+  EXPECT_FALSE(CollectApiKeys({}, Env({{"MILLRACE_API_KEY", ""}})).ok());
   EXPECT_FALSE(CollectApiKeys({.keys = {""}, .files = {}}, none).ok());
   EXPECT_FALSE(CollectApiKeys({.keys = {}, .files = {"/nonexistent"}}, none).ok());
   EXPECT_FALSE(CollectApiKeys({.keys = {}, .files = {WriteFile("no-keys", "# none\n")}}, none).ok());
