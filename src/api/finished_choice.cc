@@ -28,7 +28,7 @@ void ChoiceBuilder::Append(TextDelta delta) {
   for (CallDelta& call : delta.calls) {
     if (call.first()) {
       MILLRACE_CHECK(call.index == choice_.calls.size(), "calls begin in their order");
-      choice_.calls.push_back({std::move(call.id), std::move(call.tool), ""});
+      choice_.calls.push_back({std::move(call.id), std::move(call.tool), std::move(call.written_name), ""});
       complete_.push_back(false);
     }
     choice_.calls.at(call.index).arguments += call.arguments;

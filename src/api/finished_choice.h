@@ -10,8 +10,9 @@ namespace millrace::api {
 
 // A complete call of a finished answer.
 struct FinishedCall {
-  std::string id;         // as in CallDelta
-  text::ToolName tool;    // as the client declared it
+  std::string id;       // as in CallDelta
+  text::ToolName tool;  // as the client declared it
+  std::string written_name;
   std::string arguments;  // the text of a JSON object without a key twice
 };
 

@@ -35,6 +35,7 @@ TextDelta Generation::OnToken(const engine::TokenEvent& event) {
   ++usage_.completion_tokens;
   if (std::ranges::find(options_.stop_token_ids, event.token) != options_.stop_token_ids.end()) return {};
 
+  if (!parser_ || event.token != options_.parse->ids.eos) ids_.push_back(event.token);
   const size_t begin = parser_ ? parser_->position() : verbatim_bytes_;
   const int64_t characters = verbatim_characters_;
   text::ParsedDelta parsed = Parse(event.token);
@@ -64,6 +65,11 @@ TextDelta Generation::OnFinish(const engine::FinishEvent& event) {
   if (parser_) usage_.reasoning_tokens = parser_->reasoning_tokens();
   end_ = EndOf(event.reason);
   return delta;
+}
+
+bool Generation::all_told() const {
+  const bool calls_told = !parser_ || parser_->call_count() == parser_->complete_calls();
+  return calls_told && !left_out_calls_ && !stops_.hit();
 }
 
 AnswerEnd Generation::EndOf(engine::FinishReason reason) const {
@@ -127,13 +133,17 @@ void Generation::ReleaseContent(std::string text, TextDelta& delta) {
 }
 
 void Generation::ReleaseCalls(std::vector<text::CallDelta> calls, TextDelta& delta) {
-  if (options_.parse->discard_calls) return;
+  if (options_.parse->discard_calls) {
+    left_out_calls_ = left_out_calls_ || !calls.empty();
+    return;
+  }
   for (text::CallDelta& call : calls) {
     CallDelta next;
     next.index = call.index;
     if (!call.name.empty()) {
       next.id = RandomHexId().substr(0, kCallIdDigits);
       next.tool = options_.parse->tools->ClientName(call.name);
+      next.written_name = std::move(call.name);
     }
     next.arguments = std::move(call.arguments);
     next.complete = call.complete;

@@ -34,9 +34,10 @@ struct ScoredToken {
 // What some tokens added to one call of a tool.
 struct CallDelta {
   size_t index = 0;  // of the call in its answer
-  // Both in the call's first delta only.
-  std::string id;       // 24 hexadecimal digits, in front of which a dialect puts its prefix
-  text::ToolName tool;  // as the client declared it
+  // These in the call's first delta only.
+  std::string id;            // 24 hexadecimal digits, in front of which a dialect puts its prefix
+  text::ToolName tool;       // as the client declared it
+  std::string written_name;  // as the model wrote it
   // The next piece of JSON text; the pieces make an object once the call is complete.
   std::string arguments;
   bool complete = false;  // nothing more comes of this call; one that never completes was cut off
@@ -116,6 +117,13 @@ class Generation {
   const AnswerEnd& end() const { return end_; }
   const TokenUsage& usage() const { return usage_; }
 
+  // What was generated, without the token that ended it.
+  const std::vector<TokenId>& ids() const { return ids_; }
+  // After OnFinish: the deltas told all that the tokens say.
+  bool all_told() const;
+  // It ended behind the only call that was asked for, with the calls block left open.
+  bool ended_at_only_call() const { return has_only_call_; }
+
  private:
   // A token whose text has not gone out, or not all of it.
   struct HeldToken {
@@ -147,8 +155,10 @@ class Generation {
   text::StopMatcher stops_;
   bool content_ended_ = false;  // calls have begun
   bool has_only_call_ = false;
+  bool left_out_calls_ = false;
   TokenUsage usage_;
   AnswerEnd end_;
+  std::vector<TokenId> ids_;
 
   std::deque<text::SourceSpan> content_spans_;  // of the content that stops_ holds
   std::deque<HeldToken> held_;                  // with logprobs; in order

@@ -63,8 +63,8 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
     SeqId id;
     Generation generation;
-    ChoiceBuilder answer;  // so far, unless streaming
-    FinishedChoice finished_answer;
+    ChoiceBuilder answer;  // so far
+    FinishedChoice whole;  // once finished
     std::optional<Clock::time_point> last_token;
     bool finished = false;
   };
@@ -156,13 +156,12 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     if (choice.generation.stopped()) backend_.engine.Cancel(choice.id);
   }
 
+  bool KeepsAnswers() const { return !prepared_.stream || prepared_.recorder; }
+
   void Deliver(size_t index, TextDelta delta, std::string& stream) {
     if (delta.empty()) return;
-    if (prepared_.stream) {
-      stream += prepared_.format->Delta(index, delta);
-    } else {
-      choices_[index].answer.Append(std::move(delta));
-    }
+    if (prepared_.stream) stream += prepared_.format->Delta(index, delta);
+    if (KeepsAnswers()) choices_[index].answer.Append(std::move(delta));
   }
 
   void OnFinish(size_t index, const engine::FinishEvent& event, Clock::time_point at, std::string& stream) {
@@ -176,12 +175,12 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     if (answered_) return;
     if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
       return Fail(event, stream);
-    if (prepared_.stream) {
-      stream += prepared_.format->ChoiceEnd(index, rest, choice.generation.end());
-    } else {
+    if (prepared_.stream) stream += prepared_.format->ChoiceEnd(index, rest, choice.generation.end());
+    if (KeepsAnswers()) {
       choice.answer.Append(std::move(rest));
-      choice.finished_answer = choice.answer.Finish(choice.generation.end());
+      choice.whole = choice.answer.Finish(choice.generation.end());
     }
+    if (prepared_.recorder) prepared_.recorder->Record(choice.generation, choice.whole);
     if (unfinished_ == 0) Finish(stream);
   }
 
@@ -193,7 +192,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       return;
     }
     std::vector<FinishedChoice> finished;
-    for (Choice& choice : choices_) finished.push_back(std::move(choice.finished_answer));
+    for (Choice& choice : choices_) finished.push_back(std::move(choice.whole));
     HttpResponse response;
     response.headers = prepared_.headers;
     response.body = prepared_.format->Whole(finished, Usage());

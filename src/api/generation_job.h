@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/answer_format.h"
+#include "api/answer_recorder.h"
 #include "api/dialect.h"
 #include "api/exchange.h"
 #include "api/generation.h"
@@ -30,6 +32,7 @@ struct PreparedGeneration {
   engine::SamplingParams sampling;  // the seed of a prompt's first choice; the others count up from it
   std::vector<OutputLimit> limits;  // of each prompt, bounded by the context
   GenerationOptions text;
+  std::optional<AnswerRecorder> recorder;  // of what is to be remembered
   bool stream = false;
   Dialect dialect = Dialect::kOpenAi;  // of errors before the answer has begun
   std::unique_ptr<AnswerFormat> format;

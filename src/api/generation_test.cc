@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/finished_choice.h"
@@ -158,6 +160,105 @@ TEST_F(GenerationTest, DeltasConcatenateToTheSameTextWhateverIsHeld) {
     const Outcome outcome = RunText(text, options);
     EXPECT_EQ(outcome.text.content, text.substr(0, text.find(stop))) << stop;
   }
+}
+
+// With a tool `f` that takes a string.
+ParseOptions WithTool(ParseOptions parse) {
+  text::ToolSchema schema{.name = "f", .takes_string = {{"a", true}}, .required = {}};
+  std::vector<RequestTools::Tool> tools;
+  tools.push_back({std::move(schema), {.name_space = "", .name = "f"}});
+  parse.tools = std::make_shared<const RequestTools>(std::move(tools), /*namespaces=*/true);
+  return parse;
+}
+
+constexpr const char* kOpener = "\n\n<｜DSML｜ calls>\n";
+constexpr const char* kCloser = "</｜DSML｜ calls>";
+
+std::string CallOf(const std::string& name, const std::string& value) {
+  return "<｜DSML｜ invoke name=\"" + name + "\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">" + value +
+         "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n";
+}
+
+std::string Block(const std::string& calls) {
+  return kOpener + calls + kCloser;
+}
+
+TEST_F(GenerationTest, CallsHaveIdsNamesAndWholeArguments) {
+  GenerationOptions options = Reasoning(true);
+  options.parse = WithTool(*options.parse);
+  const Outcome outcome = RunText(
+      "Hm.</think>Look:" + Block(CallOf("f", "x\"y") + CallOf("ns::g", "z")) + "<｜end▁of▁sentence｜>",
+      options, FinishReason::kStop);
+  EXPECT_EQ(outcome.text.reasoning, "Hm.");
+  EXPECT_EQ(outcome.text.content, "Look:");
+  EXPECT_EQ(Joined(outcome.text.content_tokens), "Look:") << "markup has no entries";
+  EXPECT_EQ(outcome.text.end.kind, Kind::kToolCalls);
+  ASSERT_EQ(outcome.text.calls.size(), 2u);
+  EXPECT_EQ(outcome.text.calls[0].tool.name, "f");
+  EXPECT_EQ(outcome.text.calls[0].arguments, R"({"a": "x\"y"})");
+  EXPECT_EQ(outcome.text.calls[0].id.size(), 24u);
+  EXPECT_NE(outcome.text.calls[0].id, outcome.text.calls[1].id);
+  EXPECT_EQ(outcome.text.calls[1].tool.name, "g") << "not declared: given in parts";
+  EXPECT_EQ(outcome.text.calls[1].tool.name_space, "ns");
+  EXPECT_EQ(outcome.text.calls[1].written_name, "ns::g");
+}
+
+TEST_F(GenerationTest, ACallCutByTheLimitIsNone) {
+  GenerationOptions options = Reasoning(false);
+  options.parse = WithTool(*options.parse);
+  const Outcome outcome =
+      RunText(kOpener + CallOf("f", "x") + "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ param", options,
+              FinishReason::kLength);
+  EXPECT_EQ(outcome.text.end.kind, Kind::kLength);
+  ASSERT_EQ(outcome.text.calls.size(), 1u);
+  EXPECT_EQ(outcome.text.calls[0].arguments, R"({"a": "x"})");
+  EXPECT_EQ(outcome.text.content, "");
+}
+
+TEST_F(GenerationTest, TheOnlyCallEndsAnAnswer) {
+  GenerationOptions options = Reasoning(false);
+  options.parse = WithTool(*options.parse);
+  options.parse->one_call = true;
+  const std::string first = kOpener + CallOf("f", "x");
+  const Outcome outcome = RunText(first + CallOf("f", "y") + kCloser, options, FinishReason::kStop);
+  EXPECT_EQ(outcome.text.calls.size(), 1u);
+  EXPECT_EQ(outcome.text.end.kind, Kind::kToolCalls);
+  EXPECT_LE(outcome.tokens_used, tokenizer_->EncodePrompt(first).size());
+}
+
+TEST_F(GenerationTest, CallsThatNobodyWantedAreLeftOut) {
+  GenerationOptions options = Reasoning(false);
+  options.parse = WithTool(*options.parse);
+  options.parse->discard_calls = true;
+  const Outcome outcome = RunText("No." + Block(CallOf("f", "x")), options, FinishReason::kStop);
+  EXPECT_EQ(outcome.text.content, "No.");
+  EXPECT_TRUE(outcome.text.calls.empty());
+  EXPECT_EQ(outcome.text.end.kind, Kind::kStop);
+}
+
+TEST_F(GenerationTest, StopStringsMatchNeitherMarkupNorArgumentsNorAcrossThem) {
+  GenerationOptions options = Reasoning(true);
+  options.parse = WithTool(*options.parse);
+  options.stop = {"Hm", "\n\n", "<｜DSML｜", "invoke", "xyz", "Look:<"};
+  const Outcome outcome =
+      RunText("Hm.</think>Look:" + Block(CallOf("f", "xyz")), options, FinishReason::kStop);
+  EXPECT_EQ(outcome.text.content, "Look:") << "what was held for the last stop string is released";
+  EXPECT_EQ(outcome.text.end.kind, Kind::kToolCalls);
+  ASSERT_EQ(outcome.text.calls.size(), 1u);
+  EXPECT_EQ(outcome.text.calls[0].arguments, R"({"a": "xyz"})");
+}
+
+TEST_F(GenerationTest, EveryWayToEndHasItsName) {
+  const auto kind = [&](FinishReason reason, Kind at_limit) {
+    Generation generation(*tokenizer_, {}, at_limit);
+    generation.OnFinish({.reason = reason});
+    return generation.end().kind;
+  };
+  EXPECT_EQ(kind(FinishReason::kStop, Kind::kOutputCap), Kind::kStop);
+  EXPECT_EQ(kind(FinishReason::kLength, Kind::kLength), Kind::kLength);
+  EXPECT_EQ(kind(FinishReason::kLength, Kind::kOutputCap), Kind::kOutputCap);
+  EXPECT_EQ(kind(FinishReason::kLength, Kind::kContextFull), Kind::kContextFull);
+  EXPECT_EQ(kind(FinishReason::kRepetition, Kind::kLength), Kind::kRepetition);
 }
 
 }  // namespace

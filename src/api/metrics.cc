@@ -70,6 +70,18 @@ constexpr std::array<Reading<HttpServerStats>, 6> kHttpReadings = {{
      Field<&HttpServerStats::disconnected>},
 }};
 
+constexpr std::array<Reading<ReplayStore::Stats>, 4> kReplayReadings = {{
+    {"millrace_replay_hits_total",
+     "Assistant messages of requests that were repeated as they were generated.", MetricType::Counter,
+     Field<&ReplayStore::Stats::hits>},
+    {"millrace_replay_misses_total", "Assistant messages of requests that this server does not remember.",
+     MetricType::Counter, Field<&ReplayStore::Stats::misses>},
+    {"millrace_replay_answers", "Answers remembered for later prompts.", MetricType::Gauge,
+     Field<&ReplayStore::Stats::answers>},
+    {"millrace_replay_bytes", "Memory that these take.", MetricType::Gauge,
+     Field<&ReplayStore::Stats::bytes>},
+}};
+
 constexpr std::array<Reading<MemoryAccount>, 3> kMemoryReadings = {{
     {"millrace_memory_planned_bytes", "Memory that the plan gives to the account.", MetricType::Gauge,
      [](const MemoryAccount& account) { return static_cast<double>(account.planned_bytes()); }},
@@ -133,6 +145,7 @@ struct Metrics::Impl {
   const MemoryLedger* const ledger;
   const Labels labels;
   std::function<HttpServerStats()> http_stats;
+  std::function<ReplayStore::Stats()> replay_stats;
   prometheus::Registry registry;
 
   prometheus::Histogram& first_token = Histogram(
@@ -165,6 +178,10 @@ void Metrics::SetHttpStats(std::function<HttpServerStats()> stats) {
   impl_->http_stats = std::move(stats);
 }
 
+void Metrics::SetReplayStats(std::function<ReplayStore::Stats()> stats) {
+  impl_->replay_stats = std::move(stats);
+}
+
 void Metrics::OnFirstToken(double seconds_since_arrival) {
   impl_->first_token.Observe(seconds_since_arrival);
 }
@@ -186,6 +203,7 @@ std::string Metrics::Serialize() const {
   std::vector<MetricFamily> families;
   Append(kEngineReadings, impl_->engine.stats(), impl_->labels, families);
   if (impl_->http_stats) Append(kHttpReadings, impl_->http_stats(), {}, families);
+  if (impl_->replay_stats) Append(kReplayReadings, impl_->replay_stats(), {}, families);
   if (impl_->ledger != nullptr) {
     for (const auto& reading : kMemoryReadings) {
       MetricFamily family = Family(reading);

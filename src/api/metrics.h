@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/http_server.h"
+#include "api/replay_store.h"
 #include "base/ledger.h"
 #include "engine/engine.h"
 
@@ -22,6 +23,9 @@ class Metrics {
 
   // Adds the server's connection counters; call before it serves.
   void SetHttpStats(std::function<HttpServerStats()> stats);
+
+  // Adds what the replay store counts; call before it serves.
+  void SetReplayStats(std::function<ReplayStore::Stats()> stats);
 
   void OnFirstToken(double seconds_since_arrival);
   void OnNextToken(double seconds_since_last);

@@ -5,6 +5,7 @@
 
 #include "api/api_error.h"
 #include "api/requests.h"
+#include "text/chat_model.h"
 
 namespace millrace::api {
 
@@ -12,9 +13,11 @@ namespace millrace::api {
 // documents them: bytes from outside to a request whose every value is in range, or the first error, which
 // names the field's path, the value found and what is accepted. Types are strict: "1" is not 1 and 1.0 is not
 // an integer. Unknown fields are ignored; a known field that would change the answer and that this server
-// does not have (tools, logit_bias, ...) is refused unless its value asks for nothing. Invalid UTF-8 and lone
-// surrogates become U+FFFD. Any thread; nothing is kept.
+// does not have (functions, response_format, ...) is refused unless its value asks for nothing. Invalid UTF-8
+// and lone surrogates become U+FFFD. Any thread; nothing is kept.
 std::variant<CompletionRequest, ApiError> DecodeCompletionRequest(std::string_view body);
-std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body);
+// `model`: whose names of tools a chat writes.
+std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(
+    std::string_view body, text::ChatModel model = text::ChatModel::kV41);
 
 }  // namespace millrace::api

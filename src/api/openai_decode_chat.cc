@@ -1,199 +1,83 @@
 #include <fmt/format.h>
 
-#include <array>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "api/declare_tools.h"
 #include "api/json_body.h"
 #include "api/openai_decode.h"
+#include "api/openai_decode_messages.h"
 #include "api/openai_output_options.h"
-#include "text/chat_message.h"
-#include "text/reasoning_effort.h"
+#include "api/thinking_options.h"
 
 namespace millrace::api {
 namespace {
 
-struct RoleName {
-  std::string_view name;
-  text::Role role;
-};
-
-constexpr std::array<RoleName, 4> kRoles = {{
-    {"system", text::Role::kSystem},
-    {"developer", text::Role::kDeveloper},
-    {"user", text::Role::kUser},
-    {"assistant", text::Role::kAssistant},
-}};
-
-std::optional<text::Role> ReadRole(FieldReader& message) {
-  constexpr std::string_view kAccepted = "system, developer, user or assistant";
-  const text::OrderedJson* const role = message.Find("role");
-  if (role == nullptr) {
-    message.error().Set(ApiErrorKind::kMissingField,
-                        fmt::format("'{}' is required: {}.", message.PathOf("role"), kAccepted),
-                        message.PathOf("role"));
-    return std::nullopt;
-  }
-  if (role->if_string() == nullptr) {
-    FailType(message.error(), message.PathOf("role"), *role, kAccepted);
-    return std::nullopt;
-  }
-  for (const RoleName& known : kRoles)
-    if (*role->if_string() == known.name) return known.role;
-  FailValue(message.error(), message.PathOf("role"), *role, kAccepted);
-  return std::nullopt;
-}
-
-// One part of a content list. Only text: an image that is silently dropped is a wrong answer.
-void AppendPart(const text::OrderedJson& part, const std::string& path, FirstError& error,
-                std::string& text) {
-  if (part.if_string() != nullptr) {
-    text += *part.if_string();
-    return;
-  }
-  if (part.if_object() == nullptr)
-    return FailType(error, path, part, "an object {\"type\": \"text\", \"text\": ...}");
-  FieldReader reader(part, path, error);
-  const std::optional<std::string> type = reader.String("type");
-  if (error.set()) return;
-  if (type != "text" && type != "input_text" && type != "output_text") {
-    return error.Set(ApiErrorKind::kUnsupportedField,
-                     fmt::format("'{}' is {}; this server takes content parts of type text only.",
-                                 reader.PathOf("type"), type ? "\"" + *type + "\"" : "missing"),
-                     reader.PathOf("type"));
-  }
-  const std::optional<std::string> part_text = reader.String("text");
-  if (!part_text && !error.set()) {
-    error.Set(ApiErrorKind::kMissingField,
-              fmt::format("'{}' is required: the part's text.", reader.PathOf("text")),
-              reader.PathOf("text"));
-  }
-  text += part_text.value_or("");
-}
-
-// A string, null, or text parts joined by a blank line (chat-encoding.md, section 8).
-std::string ReadContent(FieldReader& message) {
-  const text::OrderedJson* const content = message.Find("content");
-  if (content == nullptr) return "";
-  const std::string path = message.PathOf("content");
-  if (content->if_string() != nullptr) return *content->if_string();
-  std::string text;
-  if (content->if_array() == nullptr) {
-    FailType(message.error(), path, *content, "a string or an array of text parts");
-    return text;
-  }
-  const text::OrderedJson::Array& parts = *content->if_array();
-  for (size_t i = 0; i < parts.size() && !message.error().set(); ++i) {
-    if (i > 0) text += "\n\n";
-    AppendPart(parts[i], fmt::format("{}[{}]", path, i), message.error(), text);
-  }
-  return text;
-}
-
-void RefuseUnsupportedMessageFields(FieldReader& message) {
-  constexpr std::array<std::string_view, 5> kKeys = {"tool_calls", "function_call", "audio", "images",
-                                                     "prefix"};
-  for (std::string_view key : kKeys) {
-    const text::OrderedJson* const value = message.Find(key);
-    const bool harmless = value == nullptr || (value->if_array() != nullptr && value->if_array()->empty()) ||
-                          (value->if_bool() != nullptr && !*value->if_bool());
-    if (harmless) continue;
-    message.error().Set(ApiErrorKind::kUnsupportedField,
-                        fmt::format("'{}' is not supported by this server; messages are plain text turns.",
-                                    message.PathOf(key)),
-                        message.PathOf(key));
-  }
-}
-
-text::ChatMessage ReadMessage(FieldReader& message) {
-  text::ChatMessage read;
-  read.role = ReadRole(message).value_or(text::Role::kUser);
-  RefuseUnsupportedMessageFields(message);
-  read.content = ReadContent(message);
-  if (read.role == text::Role::kAssistant) {
-    const std::optional<std::string> reasoning = message.String("reasoning_content");
-    const std::optional<std::string> alias = message.String("reasoning");
-    read.reasoning = reasoning ? *reasoning : alias.value_or("");
-  }
-  return read;
-}
-
-std::vector<text::ChatMessage> ReadMessages(FieldReader& body) {
-  constexpr std::string_view kExpected = "an array of at least one message";
-  std::vector<text::ChatMessage> list;
-  const text::OrderedJson* const messages = body.Find("messages");
-  if (messages == nullptr) {
-    body.error().Set(ApiErrorKind::kMissingField, fmt::format("'messages' is required: {}.", kExpected),
-                     "messages");
-    return list;
-  }
-  if (messages->if_array() == nullptr) {
-    FailType(body.error(), "messages", *messages, kExpected);
-    return list;
-  }
-  const text::OrderedJson::Array& array = *messages->if_array();
-  if (array.empty()) FailValue(body.error(), "messages", *messages, kExpected);
-  for (size_t i = 0; i < array.size() && !body.error().set(); ++i) {
-    const std::string path = fmt::format("messages[{}]", i);
-    if (array[i].if_object() == nullptr) {
-      FailType(body.error(), path, array[i], "an object with role and content");
-      break;
+// "tools": [{"type": "function", "function": {...}, "namespace": ...}]
+void ReadTools(FieldReader& body, text::ChatModel model, ChatCompletionRequest& request) {
+  const text::OrderedJson::Array* const tools = body.Array("tools");
+  if (tools == nullptr) return;
+  ToolList list(model, body.error());
+  for (size_t i = 0; i < tools->size() && !body.error().set(); ++i) {
+    const std::string path = fmt::format("tools[{}]", i);
+    if ((*tools)[i].if_object() == nullptr) {
+      return FailType(body.error(), path, (*tools)[i], "an object with type and function");
     }
-    FieldReader message(array[i], path, body.error());
-    list.push_back(ReadMessage(message));
+    FieldReader tool((*tools)[i], path, body.error());
+    const std::optional<std::string> type = tool.String("type");
+    if (body.error().set()) return;
+    if (type && *type != "function") {
+      return body.error().Set(ApiErrorKind::kUnsupportedField,
+                              fmt::format("'{}' is \"{}\"; this server takes tools of type function only.",
+                                          tool.PathOf("type"), type->substr(0, 100)),
+                              tool.PathOf("type"));
+    }
+    const text::OrderedJson* const function = tool.Object("function");
+    if (function == nullptr) {
+      return body.error().Set(
+          ApiErrorKind::kMissingField,
+          fmt::format("'{}' is required: an object with name, description and parameters.",
+                      tool.PathOf("function")),
+          tool.PathOf("function"));
+    }
+    list.Add(*function, tool.Find("namespace"), tool.PathOf("function"));
   }
-  return list;
+  list.MoveTo(request);
 }
 
-// nullopt: not given, or an error that is recorded.
-std::optional<text::ReasoningMode> ReadEffort(FieldReader& reader) {
-  constexpr std::string_view kKey = "reasoning_effort";
-  constexpr std::string_view kAccepted =
-      "none, minimal, low, medium, high, xhigh, max, or an integer between 1 and 100";
-  const text::OrderedJson* const value = reader.Find(kKey);
-  if (value == nullptr) return std::nullopt;
-  const std::optional<int64_t> number = AsInt64(*value);
-  if (!number && value->if_string() == nullptr) {
-    FailType(reader.error(), reader.PathOf(kKey), *value, kAccepted);
-    return std::nullopt;
+// "auto", "none", "required", or {"type": "function", "function": {"name"}}.
+ToolChoice ReadToolChoice(FieldReader& body, text::ChatModel model) {
+  constexpr std::string_view kExpected =
+      "auto, none, required, or {\"type\": \"function\", \"function\": {\"name\": ...}}";
+  using Kind = ToolChoice::Kind;
+  const text::OrderedJson* const choice = body.Find("tool_choice");
+  if (choice == nullptr) return {};
+  if (const std::string* const word = choice->if_string()) {
+    if (*word == "none") return {Kind::kNone, ""};
+    if (*word == "required") return {Kind::kRequired, ""};
+    if (*word != "auto") FailValue(body.error(), "tool_choice", *choice, kExpected);
+    return {};
   }
-  const std::string name = number ? std::to_string(*number) : *value->if_string();
-  const Result<text::ReasoningMode> mode = text::ParseReasoningEffort(name);
-  if (mode.ok()) return *mode;
-  FailValue(reader.error(), reader.PathOf(kKey), *value, kAccepted);
-  return std::nullopt;
-}
-
-// {"type": "enabled" | "disabled" | "adaptive"}
-std::optional<bool> ReadThinkingObject(FieldReader& body) {
-  const text::OrderedJson* const object = body.Object("thinking");
-  if (object == nullptr) return std::nullopt;
-  FieldReader thinking(*object, "thinking", body.error());
-  const std::optional<std::string> type = thinking.String("type");
-  if (!type) return std::nullopt;
-  if (*type == "disabled") return false;
-  if (*type == "enabled" || *type == "adaptive") return true;
-  FailValue(body.error(), "thinking.type", *thinking.Find("type"), "enabled, disabled or adaptive");
-  return std::nullopt;
-}
-
-// Whether to think and how hard: thinking.type, then chat_template_kwargs, then enable_thinking; without any
-// of them the effort decides (chat-encoding.md, section 4).
-void ReadThinking(FieldReader& body, text::ChatOptions& options) {
-  std::optional<bool> thinking = ReadThinkingObject(body);
-  std::optional<text::ReasoningMode> effort = ReadEffort(body);
-  if (const text::OrderedJson* const object = body.Object("chat_template_kwargs")) {
-    FieldReader kwargs(*object, "chat_template_kwargs", body.error());
-    const std::optional<bool> by_thinking = kwargs.Bool("thinking");
-    const std::optional<bool> by_enable = kwargs.Bool("enable_thinking");
-    const std::optional<text::ReasoningMode> kwargs_effort = ReadEffort(kwargs);
-    if (!thinking) thinking = by_thinking ? by_thinking : by_enable;
-    if (!effort) effort = kwargs_effort;
+  if (choice->if_object() == nullptr) {
+    FailType(body.error(), "tool_choice", *choice, kExpected);
+    return {};
   }
-  const std::optional<bool> top_level = body.Bool("enable_thinking");
-  if (!thinking) thinking = top_level;
-  options.thinking = thinking.value_or(!effort || effort->thinking);
-  // An effort of "none" beside an explicit wish to think counts as not given.
-  if (options.thinking && effort && effort->thinking) options.reasoning_effort = effort->effort;
+  FieldReader object(*choice, "tool_choice", body.error());
+  const std::optional<std::string> type = object.String("type");
+  const text::OrderedJson* const function = object.Object("function");
+  if (body.error().set()) return {};
+  if (type.value_or("function") != "function" || function == nullptr) {
+    FailValue(body.error(), "tool_choice", *choice, kExpected);
+    return {};
+  }
+  FieldReader named(*function, "tool_choice.function", body.error());
+  const std::optional<std::string> name = named.String("name");
+  if (!name) {
+    FailValue(body.error(), "tool_choice.function", *function, "an object with the name of a tool");
+    return {};
+  }
+  return NamedTool(*name, named.Find("namespace"), model, "tool_choice.function.name", body.error());
 }
 
 // logprobs: true switches them on, top_logprobs asks for alternatives.
@@ -209,25 +93,56 @@ std::optional<int> ReadLogprobs(FieldReader& body) {
   return std::nullopt;
 }
 
-std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& object) {
+// vLLM's names: continue_final_message, and add_generation_prompt as its opposite.
+void ReadContinuation(FieldReader& body, ChatCompletionRequest& request) {
+  bool& continues = request.chat.options.continue_final_message;
+  const bool asked = body.Bool("continue_final_message").value_or(false);
+  const bool opens_answer = body.Bool("add_generation_prompt").value_or(true);
+  if (body.error().set()) return;
+  const std::string_view field = asked ? "continue_final_message" : "messages";
+  continues = continues || asked;
+  if (!opens_answer && !continues) {
+    body.error().Set(ApiErrorKind::kUnsupportedField,
+                     "'add_generation_prompt': false would leave the model without a turn to speak. Leave it "
+                     "out, or continue a message with 'continue_final_message'.",
+                     "add_generation_prompt");
+  }
+  if (!continues) return;
+  const text::ChatMessage& last = request.chat.messages.back();
+  if (last.role != text::Role::kAssistant || !last.tool_calls.empty()) {
+    body.error().Set(ApiErrorKind::kInvalidValue,
+                     fmt::format("'{}' continues the last message, which must be the assistant's and without "
+                                 "tool calls.",
+                                 field),
+                     std::string(field));
+  }
+}
+
+std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& object, text::ChatModel model) {
   FirstError error;
   FieldReader body(object, "", error);
   ChatCompletionRequest request;
-  RefuseUnsupportedFields(body);
-  request.chat.messages = ReadMessages(body);
+  RefuseUnsupportedFields(body, OpenAiEndpoint::kChat);
+  request.chat.messages = ReadMessages(body, model, request.chat.options.continue_final_message);
+  ReadTools(body, model, request);
+  request.tool_choice = ReadToolChoice(body, model);
+  request.parallel_tool_calls = body.Bool("parallel_tool_calls").value_or(true);
   request.output = ReadOutputOptions(body);
   request.output.logprobs = ReadLogprobs(body);
   ReadThinking(body, request.chat.options);
+  if (!error.set()) ReadContinuation(body, request);
+  if (!error.set()) CheckToolChoice(request, "tool_choice", error);
   if (error.set()) return error.Take();
   return request;
 }
 
 }  // namespace
 
-std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body) {
+std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body,
+                                                                text::ChatModel model) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  return Decode(std::get<text::OrderedJson>(parsed));
+  return Decode(std::get<text::OrderedJson>(parsed), model);
 }
 
 }  // namespace millrace::api

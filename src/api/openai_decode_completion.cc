@@ -55,9 +55,10 @@ std::variant<CompletionRequest, ApiError> Decode(const text::OrderedJson& object
   FirstError error;
   FieldReader body(object, "", error);
   CompletionRequest request;
-  RefuseUnsupportedFields(body);
+  RefuseUnsupportedFields(body, OpenAiEndpoint::kCompletions);
   request.prompts = ReadPrompts(body);
   request.output = ReadOutputOptions(body);
+  request.suffix = body.String("suffix").value_or("");
   request.echo = body.Bool("echo").value_or(false);
   const std::optional<int64_t> logprobs = body.Int("logprobs", 0, kMaxTopLogprobs);
   if (logprobs) request.output.logprobs = static_cast<int>(*logprobs);

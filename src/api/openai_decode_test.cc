@@ -49,6 +49,8 @@ TEST(OpenAiDecode, ReadsEveryOutputField) {
       Chat(R"(,"model":"m","max_tokens":5,"temperature":0.5,"top_p":0.25,"top_k":40,"min_p":0.125,"seed":-1,
              "stop":["a","b"],"stop_token_ids":[3,4],"ignore_eos":true,"n":2,"stream":true,
              "stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":3,"user":"u",
+             "presence_penalty":0.5,"frequency_penalty":-0.5,"repetition_penalty":1.5,"min_tokens":4,
+             "logit_bias":{"7":-100,"3":0.5},
              "unheard_of":{"x":[1]})")
           .output;
   EXPECT_EQ(output.model, "m");
@@ -63,6 +65,18 @@ TEST(OpenAiDecode, ReadsEveryOutputField) {
   EXPECT_TRUE(output.ignore_eos && output.stream && output.include_usage);
   EXPECT_EQ(output.n, 2);
   EXPECT_EQ(output.logprobs, 3);
+  EXPECT_EQ(output.presence_penalty, 0.5f);
+  EXPECT_EQ(output.frequency_penalty, -0.5f);
+  EXPECT_EQ(output.repetition_penalty, 1.5f);
+  EXPECT_EQ(output.min_tokens, 4);
+  ASSERT_EQ(output.logit_bias.size(), 2u);
+  EXPECT_EQ(output.logit_bias[0].token, 7);
+  EXPECT_EQ(output.logit_bias[0].bias, -100.0f);
+}
+
+TEST(OpenAiDecode, FieldsWithoutAnEffectHereAreIgnoredWhateverTheyHold) {
+  Chat(R"(,"user":5,"metadata":{"a":"b"},"store":true,"service_tier":"auto","prediction":{"type":"content"},
+          "cache_control":{"type":"ephemeral"},"reasoning_split":1)");
 }
 
 TEST(OpenAiDecode, SpellingsThatMeanTheSame) {
@@ -180,12 +194,22 @@ TEST(OpenAiDecode, RefusesAChatAndNamesTheField) {
       {R"("logprobs":true,"top_logprobs":21)", K::kInvalidValue, "top_logprobs", "between 0 and 20"},
       {R"("logprobs":2)", K::kInvalidType, "logprobs", "true or false"},
       {R"("model":5)", K::kInvalidType, "model", "a string"},
-      {R"("tools":[{"type":"function"}])", K::kUnsupportedField, "tools", "would change the answer"},
+      {R"("functions":[{"name":"f"}])", K::kUnsupportedField, "functions", "say it with 'tools'"},
+      {R"("function_call":{"name":"f"})", K::kUnsupportedField, "function_call", "'tool_choice'"},
+      {R"("suffix":"b")", K::kUnsupportedField, "suffix", "empty"},
+      {R"("echo":true)", K::kUnsupportedField, "echo", "false"},
       {R"("response_format":{"type":"json_object"})", K::kUnsupportedField, "response_format", "text"},
-      {R"("logit_bias":{"5":1})", K::kUnsupportedField, "logit_bias", "empty"},
-      {R"("presence_penalty":0.5)", K::kUnsupportedField, "presence_penalty", "send 0"},
+      {R"("logit_bias":[1])", K::kInvalidType, "logit_bias", "an object"},
+      {R"("logit_bias":{"five":1})", K::kInvalidValue, "logit_bias", "\"five\". Expected token ids"},
+      {R"("logit_bias":{"-5":1})", K::kInvalidValue, "logit_bias", "\"-5\""},
+      {R"("logit_bias":{"5":101})", K::kInvalidValue, "logit_bias.5", "between -100 and 100"},
+      {R"("logit_bias":{"5":"1"})", K::kInvalidType, "logit_bias.5", "a number"},
+      {R"("presence_penalty":2.5)", K::kInvalidValue, "presence_penalty", "between -2 and 2"},
+      {R"("frequency_penalty":-3)", K::kInvalidValue, "frequency_penalty", "between -2 and 2"},
+      {R"("repetition_penalty":0)", K::kInvalidValue, "repetition_penalty", "between"},
+      {R"("min_tokens":-1)", K::kInvalidValue, "min_tokens", "at least 0"},
+      {R"("min_tokens":6,"max_tokens":5)", K::kInvalidValue, "min_tokens", "between 0 and 5"},
       {R"("modalities":["text","audio"])", K::kUnsupportedField, "modalities", "text"},
-      {R"("tool_choice":"required")", K::kUnsupportedField, "tool_choice", "none"},
       {R"("thinking":{"type":"maybe"})", K::kInvalidValue, "thinking.type", "\"maybe\""},
       {R"("thinking":true)", K::kInvalidType, "thinking", "an object"},
       {R"("reasoning_effort":"hard")", K::kInvalidValue, "reasoning_effort", "minimal"},
@@ -215,15 +239,24 @@ TEST(OpenAiDecode, RefusesMessagesAndNamesTheirPlace) {
       {R"({"messages":"hi"})", K::kInvalidType, "messages", "\"hi\""},
       {R"({"messages":["hi"]})", K::kInvalidType, "messages[0]", "an object"},
       {R"({"messages":[{"content":"hi"}]})", K::kMissingField, "messages[0].role", "required"},
-      {R"({"messages":[{"role":"tool","content":"hi"}]})", K::kInvalidValue, "messages[0].role", "\"tool\""},
+      {R"({"messages":[{"role":"function","name":"f","content":"hi"}]})", K::kInvalidValue,
+       "messages[0].role", "\"function\". Expected system"},
       {R"({"messages":[{"role":"user","content":"a"},{"role":"user","content":5}]})", K::kInvalidType,
        "messages[1].content", "5"},
       {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url"}]}]})",
        K::kUnsupportedField, "messages[0].content[1].type", "\"image_url\""},
       {R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})", K::kMissingField,
        "messages[0].content[0].text", "required"},
-      {R"({"messages":[{"role":"assistant","content":"a","tool_calls":[{}]}]})", K::kUnsupportedField,
-       "messages[0].tool_calls", "not supported"},
+      {R"({"messages":[{"role":"user","content":[{"type":"input_audio"}]}]})", K::kUnsupportedField,
+       "messages[0].content[0].type", "of type text only"},
+      {R"({"messages":[{"role":"user","content":[{"type":"file"}]}]})", K::kUnsupportedField,
+       "messages[0].content[0].type", "\"file\""},
+      {R"({"messages":[{"role":"tool","content":[{"type":"image"}]}]})", K::kUnsupportedField,
+       "messages[0].content[0].type", "does not read images"},
+      {R"({"messages":[{"role":"assistant","function_call":{"name":"f"}}]})", K::kUnsupportedField,
+       "messages[0].function_call", "Send 'tool_calls'"},
+      {R"({"messages":[{"role":"assistant","audio":{"id":"a"}}]})", K::kUnsupportedField, "messages[0].audio",
+       "'content'"},
   };
   for (const Refusal& c : cases) {
     const auto result = DecodeChatRequest(c.body);
@@ -248,7 +281,8 @@ TEST(OpenAiDecode, RefusesPrompts) {
       {R"({"prompt":[[1],[-2]]})", K::kInvalidValue, "prompt[1][0]", "-2"},
       {R"({"prompt":["a","b"],"n":100})", K::kInvalidValue, "n", "100 choices of 2 prompts"},
       {R"({"prompt":"a","echo":true,"logprobs":1})", K::kUnsupportedField, "logprobs", "echo"},
-      {R"({"prompt":"a","suffix":"b"})", K::kUnsupportedField, "suffix", "empty"},
+      {R"({"prompt":"a","suffix":5})", K::kInvalidType, "suffix", "a string"},
+      {R"({"prompt":"a","tools":[{}]})", K::kUnsupportedField, "tools", "empty"},
       {R"({"prompt":"a","best_of":3})", K::kUnsupportedField, "best_of", "1"},
   };
   for (const Refusal& c : cases) {

@@ -74,6 +74,14 @@ std::string Event(const json::object& object) {
   return "data: " + json::serialize(object) + "\n\n";
 }
 
+// That a call is complete is no news of its own here.
+bool SaysSomething(const TextDelta& delta) {
+  const bool calls = std::ranges::any_of(
+      delta.calls, [](const CallDelta& call) { return call.first() || !call.arguments.empty(); });
+  return calls || !delta.reasoning.empty() || !delta.content.empty() || !delta.reasoning_tokens.empty() ||
+         !delta.content_tokens.empty();
+}
+
 // The parts that both endpoints share.
 class OpenAiFormat : public AnswerFormat {
  public:
@@ -99,11 +107,11 @@ class OpenAiFormat : public AnswerFormat {
   }
 
   std::string Delta(size_t choice, const TextDelta& delta) override {
-    return Chunk(StreamedChoice(choice, delta), nullptr);
+    return SaysSomething(delta) ? Chunk(StreamedChoice(choice, delta), nullptr) : std::string();
   }
 
   std::string ChoiceEnd(size_t choice, const TextDelta& rest, const AnswerEnd& end) override {
-    std::string events = rest.empty() ? "" : Delta(choice, rest);
+    std::string events = Delta(choice, rest);
     json::object last = StreamedChoice(choice, {});
     SetEnd(end, last);
     return events + Chunk(std::move(last), nullptr);
@@ -177,6 +185,22 @@ json::array ScoredTokensJson(std::span<const ScoredToken> tokens) {
   return list;
 }
 
+// Beside a name that the client declared in a namespace stands that namespace.
+json::object FunctionJson(const text::ToolName& tool) {
+  json::object function;
+  if (!tool.name_space.empty()) function["namespace"] = tool.name_space;
+  function["name"] = tool.name;
+  return function;
+}
+
+json::object CallJson(const std::string& id, json::object function) {
+  json::object call;
+  call["id"] = "call_" + id;
+  call["type"] = "function";
+  call["function"] = std::move(function);
+  return call;
+}
+
 class ChatFormat final : public OpenAiFormat {
  public:
   explicit ChatFormat(OpenAiHead head)
@@ -187,8 +211,10 @@ class ChatFormat final : public OpenAiFormat {
     json::object message;
     message["role"] = "assistant";
     message["content"] = finished.content;
+    if (finished.content.empty() && !finished.calls.empty()) message["content"] = nullptr;
     message["refusal"] = nullptr;
     AddReasoning(finished.reasoning, message);
+    if (!finished.calls.empty()) message["tool_calls"] = WholeCalls(finished.calls);
     json::object out;
     out["index"] = choice;
     out["message"] = std::move(message);
@@ -205,6 +231,8 @@ class ChatFormat final : public OpenAiFormat {
     json::object message;
     AddReasoning(delta.reasoning, message);
     if (!delta.content.empty()) message["content"] = delta.content;
+    if (json::array calls = StreamedCalls(delta.calls); !calls.empty())
+      message["tool_calls"] = std::move(calls);
     return ChunkChoice(choice, std::move(message), Logprobs(delta.content_tokens, delta.reasoning_tokens));
   }
 
@@ -215,6 +243,36 @@ class ChatFormat final : public OpenAiFormat {
     out["logprobs"] = std::move(logprobs);
     out["finish_reason"] = nullptr;
     return out;
+  }
+
+  static json::array WholeCalls(std::span<const FinishedCall> calls) {
+    json::array list;
+    for (const FinishedCall& call : calls) {
+      json::object function = FunctionJson(call.tool);
+      function["arguments"] = call.arguments;
+      list.push_back(CallJson(call.id, std::move(function)));
+    }
+    return list;
+  }
+
+  // The first piece of a call has its id and name, the others only more of its arguments.
+  static json::array StreamedCalls(std::span<const CallDelta> deltas) {
+    json::array list;
+    for (const CallDelta& delta : deltas) {
+      if (!delta.first() && delta.arguments.empty()) continue;
+      json::object call{{"index", delta.index}};
+      json::object function;
+      if (delta.first()) function = FunctionJson(delta.tool);
+      function["arguments"] = delta.arguments;
+      if (delta.first()) {
+        json::object whole = CallJson(delta.id, std::move(function));
+        call.insert(whole.begin(), whole.end());
+      } else {
+        call["function"] = std::move(function);
+      }
+      list.push_back(std::move(call));
+    }
+    return list;
   }
 
   // Under both names that clients look for.

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <charconv>
+#include <cmath>
 #include <limits>
+#include <optional>
 
 namespace millrace::api {
 namespace {
@@ -11,36 +13,38 @@ namespace {
 constexpr size_t kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 4096;
 constexpr size_t kMaxStopTokenIds = 1024;
+constexpr size_t kMaxLogitBiases = 4096;
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 
 // The values of a known but unsupported field that ask for nothing, besides null.
 enum class Harmless : uint8_t { kNothing, kFalse, kTrue, kEmpty, kZero, kOne, kText, kAutoOrNone };
 
+enum class Where : uint8_t { kBoth, kChat, kCompletions };
+
 struct UnsupportedField {
   std::string_view key;
   Harmless harmless;
+  Where where = Where::kBoth;
+  std::string_view instead = {};  // the field that says the same and is supported
 };
 
-constexpr std::array<UnsupportedField, 38> kUnsupported = {{
-    {"tools", Harmless::kEmpty},
-    {"tool_choice", Harmless::kAutoOrNone},
-    {"functions", Harmless::kEmpty},
-    {"function_call", Harmless::kAutoOrNone},
+constexpr UnsupportedField kUnsupported[] = {
+    {"tools", Harmless::kEmpty, Where::kCompletions},
+    {"tool_choice", Harmless::kAutoOrNone, Where::kCompletions},
+    {"continue_final_message", Harmless::kFalse, Where::kCompletions},
+    {"functions", Harmless::kEmpty, Where::kBoth, "tools"},
+    {"function_call", Harmless::kAutoOrNone, Where::kBoth, "tool_choice"},
+    {"suffix", Harmless::kEmpty, Where::kChat},
+    {"echo", Harmless::kFalse, Where::kChat},
     {"response_format", Harmless::kText},
-    {"logit_bias", Harmless::kEmpty},
-    {"presence_penalty", Harmless::kZero},
-    {"frequency_penalty", Harmless::kZero},
-    {"repetition_penalty", Harmless::kOne},
     {"length_penalty", Harmless::kOne},
     {"best_of", Harmless::kOne},
     {"use_beam_search", Harmless::kFalse},
-    {"suffix", Harmless::kEmpty},
     {"modalities", Harmless::kText},
     {"audio", Harmless::kNothing},
     {"web_search_options", Harmless::kNothing},
     {"images", Harmless::kEmpty},
     {"documents", Harmless::kEmpty},
-    {"min_tokens", Harmless::kZero},
     {"typical_p", Harmless::kOne},
     {"tfs_z", Harmless::kOne},
     {"mirostat", Harmless::kZero},
@@ -59,8 +63,12 @@ constexpr std::array<UnsupportedField, 38> kUnsupported = {{
     {"truncate_prompt_tokens", Harmless::kNothing},
     {"include_stop_str_in_output", Harmless::kFalse},
     {"skip_special_tokens", Harmless::kTrue},
-    {"continue_final_message", Harmless::kFalse},
-}};
+};
+
+bool IsAt(Where where, OpenAiEndpoint endpoint) {
+  if (where == Where::kBoth) return true;
+  return (where == Where::kChat) == (endpoint == OpenAiEndpoint::kChat);
+}
 
 bool IsEmpty(const text::OrderedJson& value) {
   return (value.if_array() != nullptr && value.if_array()->empty()) ||
@@ -185,6 +193,50 @@ float ReadTopP(FieldReader& body) {
   return static_cast<float>(std::max(body.Number("top_p", 0, 1).value_or(1), kOnlyTheMostProbable));
 }
 
+float ReadRepetitionPenalty(FieldReader& body) {
+  constexpr double kLeast = 0.01;  // it divides
+  constexpr double kMost = 100;
+  return static_cast<float>(body.Number("repetition_penalty", kLeast, kMost).value_or(1));
+}
+
+int64_t ReadMinTokens(FieldReader& body, const std::optional<int64_t>& max_tokens) {
+  return body.Int("min_tokens", 0, max_tokens.value_or(kInt64Max)).value_or(0);
+}
+
+// {"50256": -100}: biases by token id.
+std::vector<TokenBias> ReadLogitBias(FieldReader& body) {
+  constexpr std::string_view kKey = "logit_bias";
+  constexpr std::string_view kId = "token ids, integers of at least 0 in quotes, as keys";
+  constexpr std::string_view kBias = "a number between -100 and 100";
+  constexpr double kMostBias = 100;
+  std::vector<TokenBias> biases;
+  const text::OrderedJson* const field = body.Object(kKey);
+  if (field == nullptr) return biases;
+  if (field->if_object()->size() > kMaxLogitBiases) {
+    FailValue(body.error(), std::string(kKey), *field, fmt::format("at most {} token ids", kMaxLogitBiases));
+    return biases;
+  }
+  for (const text::OrderedJson::Member& member : *field->if_object()) {
+    TokenId id = 0;
+    const char* const end = member.key.data() + member.key.size();
+    const auto [stop, failure] = std::from_chars(member.key.data(), end, id);
+    if (failure != std::errc() || stop != end || id < 0) {
+      FailValue(body.error(), std::string(kKey), text::OrderedJson(member.key), kId);
+      return biases;
+    }
+    const std::optional<double> bias = AsDouble(member.value);
+    const std::string path = fmt::format("{}.{}", kKey, id);
+    if (!bias) {
+      FailType(body.error(), path, member.value, kBias);
+    } else if (!(std::abs(*bias) <= kMostBias)) {
+      FailValue(body.error(), path, member.value, kBias);
+    } else {
+      biases.push_back({id, static_cast<float>(*bias)});
+    }
+  }
+  return biases;
+}
+
 }  // namespace
 
 std::vector<TokenId> ReadTokenIds(const text::OrderedJson::Array& array, const std::string& path,
@@ -205,15 +257,17 @@ std::vector<TokenId> ReadTokenIds(const text::OrderedJson::Array& array, const s
   return ids;
 }
 
-void RefuseUnsupportedFields(FieldReader& body) {
+void RefuseUnsupportedFields(FieldReader& body, OpenAiEndpoint endpoint) {
   for (const UnsupportedField& field : kUnsupported) {
+    if (!IsAt(field.where, endpoint)) continue;
     const text::OrderedJson* const value = body.Find(field.key);
     if (value == nullptr || IsHarmless(*value, field.harmless)) continue;
     body.error().Set(
         ApiErrorKind::kUnsupportedField,
         fmt::format("'{}' is not supported by this server, and ignoring it would change the answer. "
-                    "Leave it out or send {}.",
-                    field.key, HarmlessText(field.harmless)),
+                    "Leave it out or send {}{}.",
+                    field.key, HarmlessText(field.harmless),
+                    field.instead.empty() ? "" : fmt::format(", or say it with '{}'", field.instead)),
         std::string(field.key));
   }
 }
@@ -226,6 +280,11 @@ OutputOptions ReadOutputOptions(FieldReader& body) {
   output.top_p = ReadTopP(body);
   output.top_k = ReadTopK(body);
   output.min_p = static_cast<float>(body.Number("min_p", 0, 1).value_or(0));
+  output.presence_penalty = static_cast<float>(body.Number("presence_penalty", -2, 2).value_or(0));
+  output.frequency_penalty = static_cast<float>(body.Number("frequency_penalty", -2, 2).value_or(0));
+  output.repetition_penalty = ReadRepetitionPenalty(body);
+  output.logit_bias = ReadLogitBias(body);
+  output.min_tokens = ReadMinTokens(body, output.max_tokens);
   const std::optional<int64_t> seed = body.Int("seed", std::numeric_limits<int64_t>::min(), kInt64Max);
   if (seed) output.seed = static_cast<uint64_t>(*seed);
   output.stop = ReadStop(body);
@@ -237,7 +296,6 @@ OutputOptions ReadOutputOptions(FieldReader& body) {
     FieldReader reader(*options, "stream_options", body.error());
     output.include_usage = reader.Bool("include_usage").value_or(false);
   }
-  (void)body.String("user");
   return output;
 }
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "api/field_reader.h"
 #include "api/requests.h"
 
@@ -11,8 +15,11 @@ inline constexpr int kMaxChoices = 128;
 // Everything of OutputOptions but logprobs, whose spelling differs between the endpoints.
 OutputOptions ReadOutputOptions(FieldReader& body);
 
-// Refuses the fields of the table in openai_output_options.cc whose value asks for something we do not have.
-void RefuseUnsupportedFields(FieldReader& body);
+enum class OpenAiEndpoint : uint8_t { kChat, kCompletions };
+
+// Refuses the fields of the table in openai_output_options.cc whose value asks for something that the
+// endpoint does not have.
+void RefuseUnsupportedFields(FieldReader& body, OpenAiEndpoint endpoint);
 
 // Ids of an array "stop_token_ids" or of a prompt, each a non-negative 32-bit integer.
 std::vector<TokenId> ReadTokenIds(const text::OrderedJson::Array& array, const std::string& path,

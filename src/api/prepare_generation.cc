@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/forced_call.h"
 #include "api/random_id.h"
 
 namespace millrace::api {
@@ -103,13 +104,16 @@ bool ServedModel::Knows(std::string_view name) const {
 }
 
 std::variant<EncodedChat, ApiError> EncodeChat(const ServedModel& model, ChatCompletionRequest& request) {
-  if (request.tool_choice.kind == ToolChoice::Kind::kNone) {
-    // The history still reads as with tools: its reasoning stays, and with it the cached prefix.
-    if (request.tools) request.chat.options.drop_reasoning = false;
+  if (request.tool_choice.kind == ToolChoice::Kind::kNone && request.tools) {
+    // No tool is shown, but the history reads as with tools.
+    request.chat.tools.clear();
+    request.chat.options.drop_reasoning = false;
   }
+  ConversationHash conversation;
+  if (model.replays != nullptr) conversation = model.replays->Restore(request.chat.messages);
   const Result<text::ChatPrompt> prompt = model.encoder.Render(request.chat);
   if (!prompt.ok()) return ApiError{ApiErrorKind::kInvalidValue, prompt.error().message(), "messages"};
-  return EncodedChat{model.encoder.Encode(*prompt), prompt->starts_in_reasoning};
+  return EncodedChat{model.encoder.Encode(*prompt), prompt->starts_in_reasoning, conversation};
 }
 
 std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel& model,
@@ -123,9 +127,10 @@ std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel&
   if (std::optional<ApiError> error = CheckPrompt(model, prompt.ids, "messages", "messages"))
     return *std::move(error);
 
+  const bool starts_in_reasoning = prompt.starts_in_reasoning;
   ParseOptions parse;
   parse.ids = model.encoder.control_ids();
-  parse.starts_in_reasoning = prompt.starts_in_reasoning;
+  parse.starts_in_reasoning = starts_in_reasoning;
   parse.tools = request.tools;
   parse.discard_calls = request.tool_choice.kind == ToolChoice::Kind::kNone;
   parse.one_call = !request.parallel_tool_calls;
@@ -133,6 +138,10 @@ std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel&
   prompts.push_back(std::move(prompt.ids));
   PreparedGeneration prepared = PrepareSequences(model, origin, request.output, std::move(prompts));
   prepared.text.parse = std::move(parse);
+  prepared.sampling.constraint = ForceCall(model.encoder, request.tool_choice, starts_in_reasoning);
+  // The continuation of a message is not yet a message.
+  if (model.replays != nullptr && !request.chat.options.continue_final_message)
+    prepared.recorder.emplace(*model.replays, model.encoder, prompt.conversation, starts_in_reasoning);
   prepared.format = std::move(format);
   return prepared;
 }

@@ -12,6 +12,7 @@
 #include "api/api_error.h"
 #include "api/dialect.h"
 #include "api/generation_job.h"
+#include "api/replay_store.h"
 #include "api/requests.h"
 #include "text/chat_prompt.h"
 
@@ -26,6 +27,7 @@ struct ServedModel {
   int64_t vocab_size = 0;
   int64_t default_max_tokens = 0;  // of requests that name no limit; 0: the rest of the context
   int64_t created = 0;             // seconds since 1970
+  ReplayStore* replays = nullptr;  // outlives it; nullptr: nothing is remembered
 
   // True for the public names and for those that clients of V4.1 are known to send.
   bool Knows(std::string_view name) const;
@@ -42,6 +44,7 @@ struct RequestOrigin {
 struct EncodedChat {
   std::vector<TokenId> ids;
   bool starts_in_reasoning = false;  // the completion begins inside the reasoning
+  ConversationHash conversation;     // all of it
 };
 
 // All functions here take time in proportion to the request, so they are not for an I/O thread. Any thread.
@@ -49,8 +52,8 @@ struct EncodedChat {
 // Whether `name`, as a client wrote it ("": none), is served here: the error that says so if it is not.
 std::optional<ApiError> CheckModel(const ServedModel& model, const std::string& name);
 
-// Renders and encodes; without a look at its length. Takes the history out of `request`. Errors name the
-// client's messages.
+// Renders and encodes, repeating answers that are remembered token for token; without a look at the length.
+// Changes `request` to what is rendered.
 std::variant<EncodedChat, ApiError> EncodeChat(const ServedModel& model, ChatCompletionRequest& request);
 
 // What all dialects of chat share, behind their decoders: checks the model's name, encodes the prompt, bounds

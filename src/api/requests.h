@@ -51,6 +51,7 @@ using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct CompletionRequest {
   std::vector<Prompt> prompts;  // at least one
+  std::string suffix;           // what follows the text to be filled in; empty: nothing is known to follow
   bool echo = false;            // the prompt's text in front of each choice
   OutputOptions output;
 };

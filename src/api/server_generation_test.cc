@@ -1,19 +1,14 @@
-// The generation endpoints over a whole server with a scripted model: transcripts of the good cases, each
-// refusal, and clients that leave or do not read.
+// The generation endpoints over a whole server with a scripted model: transcripts of the good cases and each
+// refusal.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <boost/json/array.hpp>
-#include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "api/scripted_server_testing.h"
-#include "api/socket_client.h"
-#include "api/wait_until_testing.h"
+#include "api/server_answers_testing.h"
 
 namespace millrace::api {
 namespace {
@@ -23,58 +18,21 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr const char* kHello = R"({"messages":[{"role":"user","content":"Hello!"}],"temperature":0)";
-constexpr const char* kChat = "/v1/chat/completions";
-constexpr const char* kCompletions = "/v1/completions";
+constexpr const char* kChat = kChatPath;
+constexpr const char* kCompletions = kCompletionsPath;
 
 std::string Hello(const std::string& fields) {
   return kHello + fields + "}";
 }
 
-class ServerGenerationTest : public ScriptedServerTest {
+class ServerGenerationTest : public ServerAnswersTest {
  protected:
   void Start(ScriptedServerOptions options = {}) {
     ASSERT_NO_FATAL_FAILURE(ScriptedServerTest::Start(std::move(options)));
     server_->PlayChat("Hello!", /*thinking=*/true, "They greet.</think>Hello! How can I help you?");
     server_->PlayChat("Hello!", /*thinking=*/false, "Hello! How can I help you?");
   }
-  engine::ScriptedModel& model() { return server_->model(); }
-
-  json::object Answer(const char* path, const std::string& body) {
-    const ClientResponse response = AskOnce(port(), "POST", path, body);
-    EXPECT_EQ(response.status, 200) << response.body;
-    EXPECT_EQ(response.headers.at("content-type"), "application/json");
-    return json::parse(response.body).as_object();
-  }
-
-  // The JSON of every event; the last event must be [DONE].
-  std::vector<json::object> Stream(const char* path, const std::string& body) {
-    const ClientResponse response = AskOnce(port(), "POST", path, body);
-    EXPECT_EQ(response.status, 200) << response.body;
-    EXPECT_EQ(response.headers.at("content-type"), "text/event-stream; charset=utf-8");
-    EXPECT_TRUE(response.complete);
-    std::vector<std::string> events = EventData(response.body);
-    std::vector<json::object> chunks;
-    EXPECT_FALSE(events.empty());
-    if (events.empty()) return chunks;
-    EXPECT_EQ(events.back(), "[DONE]");
-    events.pop_back();
-    for (const std::string& event : events) chunks.push_back(json::parse(event).as_object());
-    return chunks;
-  }
-
-  void WaitUntilFree() {
-    WaitUntil(
-        [&] {
-          const engine::EngineStats stats = server_->engine().stats();
-          return stats.running == 0 && stats.waiting == 0 && model().live_sequences() == 0;
-        },
-        "all slots free");
-  }
 };
-
-const json::object& FirstChoice(const json::object& answer) {
-  return answer.at("choices").as_array().at(0).as_object();
-}
 
 TEST_F(ServerGenerationTest, AChatAnswersWithEveryFieldOfTheApi) {
   Start();
@@ -335,262 +293,6 @@ TEST_F(ServerGenerationTest, TheOutputIsBoundedByContextAndDefault) {
   EXPECT_EQ(generated(""), 6);
   EXPECT_EQ(generated(R"(,"max_tokens":9)"), 9);
   EXPECT_EQ(generated(R"(,"max_tokens":1000000000000)"), 16);
-}
-
-TEST_F(ServerGenerationTest, AFullQueueAnswers429AtOnce) {
-  ScriptedServerOptions options;
-  options.engine.max_num_seqs = 1;
-  options.engine.max_queue = 1;
-  Start(options);
-  model().HoldSteps();
-  SocketClient running(port()), waiting(port());
-  running.Send("POST", kChat, Hello(""));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  waiting.Send("POST", kChat, Hello(""));
-  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
-  for (const char* fields : {"", R"(,"stream":true)", R"(,"n":2)"}) {
-    const ClientResponse refused = AskOnce(port(), "POST", kChat, Hello(fields));
-    EXPECT_EQ(refused.status, 429);
-    EXPECT_TRUE(refused.headers.contains("retry-after"));
-    EXPECT_THAT(refused.body, HasSubstr("queue is full"));
-  }
-  EXPECT_THAT(AskOnce(port(), "GET", "/metrics").body,
-              HasSubstr(R"(vllm:num_requests_waiting{model_name="scripted",engine="0"} 1)"));
-  model().ReleaseSteps();
-  EXPECT_EQ(running.Read().status, 200);
-  EXPECT_EQ(waiting.Read().status, 200);
-}
-
-TEST_F(ServerGenerationTest, RequestsThatFillTheQueueHalfWayAreTakenBack) {
-  ScriptedServerOptions options;
-  options.engine.max_num_seqs = 1;
-  options.engine.max_queue = 2;
-  Start(options);
-  EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello(R"(,"n":100)")).status, 429);
-  WaitUntilFree();
-  EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello("")).status, 200);
-}
-
-TEST_F(ServerGenerationTest, AModelThatFailsAnswers500OrAnErrorEvent) {
-  Start();
-  model().FailSteps(1);
-  const ClientResponse whole = AskOnce(port(), "POST", kChat, Hello(""));
-  EXPECT_EQ(whole.status, 500);
-  EXPECT_THAT(whole.body, HasSubstr("scripted failure"));
-
-  model().HoldSteps();
-  SocketClient client(port());
-  client.Send("POST", kChat, Hello(R"(,"stream":true)"));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  model().AllowSteps(3);
-  ASSERT_TRUE(client.ReadUntil("\"role\":\"assistant\""));
-  model().FailSteps(1);
-  model().ReleaseSteps();
-  const ClientResponse stream = client.Read();
-  EXPECT_EQ(stream.status, 200);
-  EXPECT_FALSE(stream.complete) << "the client must see that the stream was cut";
-  const std::vector<std::string> events = EventData(stream.body);
-  ASSERT_FALSE(events.empty());
-  EXPECT_THAT(events.back(), StartsWith(R"({"error":{"message":)"));
-  EXPECT_THAT(events.back(), HasSubstr(R"("code":"internal_error")"));
-  WaitUntilFree();
-}
-
-// A client that leaves frees its slot within one step, whatever its request was doing.
-class DisconnectTest : public ServerGenerationTest, public ::testing::WithParamInterface<bool> {
- protected:
-  std::string Fields() const { return GetParam() ? R"(,"stream":true)" : ""; }
-};
-
-TEST_P(DisconnectTest, WhileItsPromptIsStillBeingComputed) {
-  ScriptedServerOptions options;
-  options.model.max_batch_tokens = 4;
-  Start(options);
-  model().HoldSteps();
-  SocketClient client(port());
-  client.Send("POST", kChat, Hello(Fields()));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  client.Close();
-  WaitUntil([&] { return server_->http().stats().disconnected == 1; }, "the disconnect is seen");
-  model().AllowSteps(1);
-  WaitUntilFree();
-  EXPECT_EQ(model().recorded_steps().size(), 1u);
-  EXPECT_EQ(server_->engine().stats().finished_cancelled, 1u);
-}
-
-TEST_P(DisconnectTest, WhileItWaitsInTheQueue) {
-  ScriptedServerOptions options;
-  options.engine.max_num_seqs = 1;
-  Start(options);
-  model().HoldSteps();
-  SocketClient running(port()), waiting(port());
-  running.Send("POST", kChat, Hello(""));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  waiting.Send("POST", kChat, Hello(Fields()));
-  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
-  waiting.Close();
-  WaitUntil([&] { return server_->http().stats().disconnected == 1; }, "the disconnect is seen");
-  model().ReleaseSteps();
-  EXPECT_EQ(running.Read().status, 200);
-  WaitUntilFree();
-  EXPECT_EQ(server_->engine().stats().finished_cancelled, 1u);
-}
-
-TEST_P(DisconnectTest, InTheMiddleOfItsAnswer) {
-  ScriptedServerOptions options;
-  options.model.max_model_len = 1'000'000;
-  options.model.step_delay = std::chrono::milliseconds(1);
-  options.service.default_max_tokens = 0;
-  Start(options);
-  SocketClient client(port());
-  client.Send("POST", kChat, Hello(Fields() + R"(,"ignore_eos":true)"));
-  WaitUntil([&] { return server_->engine().stats().generation_tokens_total > 20; }, "tokens flow");
-  client.Close();
-  WaitUntilFree();
-  const auto counted = [&] {
-    return AskOnce(port(), "GET", "/metrics").body.find(R"(finished_reason="abort"} 1)") != std::string::npos;
-  };
-  WaitUntil(counted, "the end, which comes from the engine's thread, is counted");
-}
-
-TEST_P(DisconnectTest, ByShuttingDownItsSendingSide) {
-  Start();
-  model().HoldSteps();
-  SocketClient client(port());
-  client.Send("POST", kChat, Hello(Fields()));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  client.ShutdownSend();
-  WaitUntil([&] { return server_->http().stats().disconnected == 1; }, "the disconnect is seen");
-  model().ReleaseSteps();
-  WaitUntilFree();
-  EXPECT_EQ(server_->engine().stats().finished_cancelled, 1u);
-}
-
-INSTANTIATE_TEST_SUITE_P(, DisconnectTest, ::testing::Bool(),
-                         [](const auto& instance) { return instance.param ? "Streaming" : "Whole"; });
-
-TEST_F(ServerGenerationTest, AReaderThatStopsIsCancelledAndTheOthersGoOn) {
-  ScriptedServerOptions options;
-  options.model.max_model_len = 10'000'000;
-  options.service.default_max_tokens = 0;
-  options.http.max_output_bytes = 64 << 10;
-  Start(options);
-  const TokenId letter = server_->tokenizer().EncodeText("a").at(0);
-  model().ComputeLogits([letter](std::span<const TokenId>, std::span<float> logits) {
-    std::ranges::fill(logits, 0.0f);
-    logits[static_cast<size_t>(letter)] = 100;
-  });
-  SocketClient stuck(port(), /*receive_buffer_bytes=*/4096);
-  stuck.Send("POST", kChat, Hello(R"(,"stream":true,"logprobs":true,"top_logprobs":20)"));
-  WaitUntil([&] { return server_->engine().stats().generation_tokens_total > 0; }, "the stream runs");
-  for (int i = 0; i < 5; ++i)
-    EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello(R"(,"max_tokens":9)")).status, 200);
-  WaitUntil([&] { return server_->http().stats().slow_readers == 1; }, "the slow reader is given up");
-  WaitUntilFree();
-}
-
-TEST_F(ServerGenerationTest, ASilentStreamSendsComments) {
-  ScriptedServerOptions options;
-  options.http.keep_alive_interval = std::chrono::milliseconds(20);
-  Start(options);
-  model().HoldSteps();
-  SocketClient client(port());
-  client.Send("POST", kChat, Hello(R"(,"stream":true)"));
-  ASSERT_TRUE(client.ReadUntil(": keep-alive\n\n"));
-  model().ReleaseSteps();
-  const ClientResponse response = client.Read();
-  EXPECT_TRUE(response.complete);
-  EXPECT_EQ(EventData(response.body).back(), "[DONE]");
-}
-
-TEST_F(ServerGenerationTest, AStreamOverHttp10EndsWithTheConnection) {
-  Start();
-  SocketClient client(port());
-  const std::string body = Hello(R"(,"stream":true)");
-  client.SendRaw("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) +
-                 "\r\n\r\n" + body);
-  const ClientResponse response = client.Read();
-  EXPECT_FALSE(response.headers.contains("transfer-encoding"));
-  EXPECT_EQ(EventData(response.body).back(), "[DONE]");
-}
-
-TEST_F(ServerGenerationTest, AConnectionGoesOnAfterAStream) {
-  Start();
-  SocketClient client(port());
-  client.Send("POST", kChat, Hello(R"(,"stream":true)"));
-  EXPECT_TRUE(client.Read().complete);
-  EXPECT_EQ(client.Ask("POST", kChat, Hello("")).status, 200);
-}
-
-TEST_F(ServerGenerationTest, ARequestSentAheadDuringAStreamIsAnsweredAfterIt) {
-  Start();
-  model().HoldSteps();
-  SocketClient client(port());
-  client.Send("POST", kChat, Hello(R"(,"stream":true)"));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  client.Send("GET", "/live");
-  model().ReleaseSteps();
-  EXPECT_EQ(EventData(client.Read().body).back(), "[DONE]");
-  EXPECT_THAT(client.Read().body, HasSubstr("alive"));
-}
-
-TEST_F(ServerGenerationTest, ADrainLetsRunningRequestsFinishAndRefusesNewOnes) {
-  Start();
-  model().HoldSteps();
-  SocketClient running(port()), idle(port()), late(port());
-  EXPECT_EQ(idle.Ask("GET", "/ready").status, 200);
-  running.Send("POST", kChat, Hello(R"(,"stream":true)"));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  late.SendRaw(
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n");  // busy, so that the drain leaves it open
-  EXPECT_EQ(idle.Ask("GET", "/live").status, 200);
-  std::thread drain([&] { server_->Drain(std::chrono::seconds(20)); });
-  EXPECT_TRUE(idle.ReadEnd()) << "an idle connection is closed";
-  EXPECT_FALSE(SocketClient(port()).connected());
-  const std::string body = Hello("");
-  late.SendRaw("Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
-  const ClientResponse refused = late.Read();
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_TRUE(refused.headers.contains("retry-after"));
-  EXPECT_EQ(refused.headers.at("connection"), "close");
-  model().ReleaseSteps();
-  EXPECT_EQ(EventData(running.Read().body).back(), "[DONE]");
-  EXPECT_TRUE(running.ReadEnd());
-  drain.join();
-}
-
-TEST_F(ServerGenerationTest, ADrainCancelsWhatTheDeadlineDoesNotLetFinish) {
-  ScriptedServerOptions options;
-  options.model.max_model_len = 1'000'000;
-  options.model.step_delay = std::chrono::milliseconds(1);
-  options.service.default_max_tokens = 0;
-  Start(options);
-  SocketClient stream(port()), whole(port());
-  stream.Send("POST", kChat, Hello(R"(,"stream":true,"ignore_eos":true)"));
-  whole.Send("POST", kChat, Hello(R"(,"ignore_eos":true)"));
-  ASSERT_TRUE(stream.ReadUntil("\"role\":\"assistant\""));
-  WaitUntil([&] { return server_->engine().stats().running == 2; }, "both run");
-  server_->Drain(std::chrono::milliseconds(50));
-  const ClientResponse cut = stream.Read();
-  EXPECT_FALSE(cut.complete);
-  EXPECT_THAT(EventData(cut.body).back(), HasSubstr(R"("code":"shutting_down")"));
-  EXPECT_EQ(whole.Read().status, 503);
-}
-
-TEST_F(ServerGenerationTest, MetricsCountWhatHappened) {
-  Start();
-  const json::object answer = Answer(kChat, Hello(""));
-  EXPECT_EQ(AskOnce(port(), "POST", kChat, "{}").status, 400);
-  const std::string metrics = AskOnce(port(), "GET", "/metrics").body;
-  const std::string labels = R"({model_name="scripted",engine="0"} )";
-  const auto number = [&](const char* key) { return std::to_string(answer.at("usage").at(key).as_int64()); };
-  EXPECT_THAT(metrics, HasSubstr("vllm:prompt_tokens_total" + labels + number("prompt_tokens") + "\n"));
-  EXPECT_THAT(metrics,
-              HasSubstr("vllm:generation_tokens_total" + labels + number("completion_tokens") + "\n"));
-  EXPECT_THAT(metrics, HasSubstr(R"(finished_reason="stop"} 1)"));
-  EXPECT_THAT(metrics, HasSubstr("vllm:time_to_first_token_seconds_count"));
-  EXPECT_THAT(metrics, HasSubstr(R"(millrace_http_responses_total{code="200"} 1)"));
-  EXPECT_THAT(metrics, HasSubstr(R"(millrace_http_responses_total{code="400"} 1)"));
 }
 
 }  // namespace

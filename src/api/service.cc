@@ -16,6 +16,7 @@
 #include "api/openai_prepare.h"
 #include "api/prepare_generation.h"
 #include "api/random_id.h"
+#include "api/replay_store.h"
 #include "api/work_queue.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -91,6 +92,7 @@ struct Service::Impl {
        const MemoryLedger* ledger)
       : engine(engine_in),
         options(std::move(options_in)),
+        replays(options.replay_bytes),
         model{encoder,
               options.served_model_names,
               "millrace-" + options.version,
@@ -99,9 +101,12 @@ struct Service::Impl {
               options.default_max_tokens,
               std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
-                  .count()},
+                  .count(),
+              options.replay_bytes > 0 ? &replays : nullptr},
         metrics(options.served_model_names.front(), engine, ledger),
-        prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {}
+        prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {
+    metrics.SetReplayStats([this] { return replays.stats(); });
+  }
 
   using Handler = void (Impl::*)(Call);
   struct Route {
@@ -135,6 +140,7 @@ struct Service::Impl {
 
   engine::Engine& engine;
   const ServiceOptions options;
+  ReplayStore replays;
   const ServedModel model;
   Metrics metrics;
   std::atomic<bool> draining{false};

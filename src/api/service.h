@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@ struct ServiceOptions {
   std::vector<std::string> served_model_names;  // at least one; the first is the default
   int64_t default_max_tokens = 65536;           // of requests that name no limit; 0: the rest of the context
   int max_preparing = 256;                      // requests that wait to be decoded; more are refused with 429
+  size_t replay_bytes = size_t{128} << 20;      // answers that are remembered for later prompts; 0: none
   std::string version;
   std::chrono::seconds stuck_after{300};  // a step that runs longer makes /health say "stuck"
 };

@@ -20,6 +20,7 @@ int ReportStatus(const Status& status);
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
 void AddBenchCommand(CLI::App& root, Invocation& invocation);
 void AddChatCommand(CLI::App& root, Invocation& invocation);
+void AddEncodeChatCommand(CLI::App& root, Invocation& invocation);
 void AddEvalCommand(CLI::App& root, Invocation& invocation);
 void AddGenerateCommand(CLI::App& root, Invocation& invocation);
 void AddInspectCommand(CLI::App& root, Invocation& invocation);

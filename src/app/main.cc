@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   millrace::app::Invocation invocation;
   millrace::app::AddBenchCommand(root, invocation);
   millrace::app::AddChatCommand(root, invocation);
+  millrace::app::AddEncodeChatCommand(root, invocation);
   millrace::app::AddEvalCommand(root, invocation);
   millrace::app::AddGenerateCommand(root, invocation);
   millrace::app::AddInspectCommand(root, invocation);

@@ -94,7 +94,7 @@ struct ChatOptions {
   bool drop_reasoning = true;
   // Ends the prompt with an assistant header in the cases where the format itself would not have one, so that
   // the model speaks: after a final assistant message that is not continued, a lone system message, a
-  // reminder after no user turn. A continued message that no header precedes gets one.
+  // reminder after no user turn. A continued or generated message that no header precedes gets one.
   bool always_open_answer = true;
   // The last message, which must be the assistant's, is left open and the completion goes on with it
   // (section 10).

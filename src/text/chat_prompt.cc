@@ -144,7 +144,9 @@ class Renderer {
 
   void WriteAssistant(size_t i) {
     const ChatMessage& message = *turns_[i].messages.front();
-    if (IsContinued(i) && options_.always_open_answer) EnsureHeader(i);
+    // What this server generated stood behind a header, and what it goes on with shall.
+    const bool answers = IsContinued(i) || !message.generated_ids.empty();
+    if (answers && options_.always_open_answer) EnsureHeader(i);
     const bool after_task = i > 0 && turns_[i - 1].task.has_value();
     const bool reasons = KeepsReasoning(i) && !after_task;
     if (message.generated_ids.empty() || !WriteGenerated(message, reasons, after_task, IsContinued(i))) {

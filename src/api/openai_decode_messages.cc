@@ -1,0 +1,247 @@
+#include "api/openai_decode_messages.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "text/tool_declaration.h"
+
+namespace millrace::api {
+namespace {
+
+struct RoleName {
+  std::string_view name;
+  text::Role role;
+};
+
+constexpr std::array<RoleName, 6> kRoles = {{
+    {"system", text::Role::kSystem},
+    {"developer", text::Role::kDeveloper},
+    {"user", text::Role::kUser},
+    {"assistant", text::Role::kAssistant},
+    {"tool", text::Role::kTool},
+    {"latest_reminder", text::Role::kLatestReminder},
+}};
+
+void FailMissing(FieldReader& reader, std::string_view key, std::string_view what) {
+  reader.error().Set(ApiErrorKind::kMissingField,
+                     fmt::format("'{}' is required: {}.", reader.PathOf(key), what), reader.PathOf(key));
+}
+
+std::optional<text::Role> ReadRole(FieldReader& message) {
+  constexpr std::string_view kAccepted = "system, developer, user, assistant, tool or latest_reminder";
+  const text::OrderedJson* const role = message.Find("role");
+  if (role == nullptr) {
+    FailMissing(message, "role", kAccepted);
+    return std::nullopt;
+  }
+  if (role->if_string() == nullptr) {
+    FailType(message.error(), message.PathOf("role"), *role, kAccepted);
+    return std::nullopt;
+  }
+  for (const RoleName& known : kRoles)
+    if (*role->if_string() == known.name) return known.role;
+  FailValue(message.error(), message.PathOf("role"), *role, kAccepted);
+  return std::nullopt;
+}
+
+// One part of a content list. Only text: an image that is silently dropped is a wrong answer.
+std::string ReadPart(const text::OrderedJson& part, const std::string& path, FirstError& error) {
+  if (part.if_string() != nullptr) return *part.if_string();
+  if (part.if_object() == nullptr) {
+    FailType(error, path, part, "an object {\"type\": \"text\", \"text\": ...}");
+    return "";
+  }
+  FieldReader reader(part, path, error);
+  const std::optional<std::string> type = reader.String("type");
+  if (error.set()) return "";
+  const bool is_refusal = type == "refusal";
+  if (!is_refusal && type != "text" && type != "input_text" && type != "output_text") {
+    const bool is_image = type == "image_url" || type == "image" || type == "input_image";
+    error.Set(ApiErrorKind::kUnsupportedField,
+              fmt::format("'{}' is {}; {} Leave the part out or describe it in words.", reader.PathOf("type"),
+                          type ? "\"" + *type + "\"" : "missing",
+                          is_image ? "this server does not read images."
+                                   : "this server takes content parts of type text only."),
+              reader.PathOf("type"));
+    return "";
+  }
+  const std::string_view key = is_refusal ? "refusal" : "text";
+  const std::optional<std::string> text = reader.String(key);
+  if (!text && !error.set()) FailMissing(reader, key, "the part's text");
+  return text.value_or("");
+}
+
+// A string, null, or a list of parts.
+text::MessageContent ReadContent(FieldReader& message) {
+  const text::OrderedJson* const content = message.Find("content");
+  if (content == nullptr) return {};
+  if (content->if_string() != nullptr) return *content->if_string();
+  const std::string path = message.PathOf("content");
+  const text::OrderedJson::Array* const list = content->if_array();
+  if (list == nullptr) {
+    FailType(message.error(), path, *content, "a string or an array of text parts");
+    return {};
+  }
+  std::vector<text::ContentPart> parts;
+  for (size_t i = 0; i < list->size() && !message.error().set(); ++i)
+    parts.emplace_back(ReadPart((*list)[i], fmt::format("{}[{}]", path, i), message.error()));
+  return parts;
+}
+
+// What vLLM's and OpenRouter's clients send back: a list of {"text"}.
+std::string ReadReasoningDetails(FieldReader& message) {
+  std::string reasoning;
+  const text::OrderedJson::Array* const details = message.Array("reasoning_details");
+  if (details == nullptr) return reasoning;
+  for (size_t i = 0; i < details->size(); ++i) {
+    FieldReader detail((*details)[i], fmt::format("{}[{}]", message.PathOf("reasoning_details"), i),
+                       message.error());
+    reasoning += detail.String("text").value_or("");
+  }
+  return reasoning;
+}
+
+std::string ReadReasoning(FieldReader& message) {
+  const std::optional<std::string> reasoning = message.String("reasoning_content");
+  const std::optional<std::string> alias = message.String("reasoning");
+  const std::string details = ReadReasoningDetails(message);
+  return reasoning ? *reasoning : alias.value_or(details);
+}
+
+// A string of JSON, or the object itself; null and nothing are no arguments.
+std::string ReadArguments(FieldReader& function) {
+  const text::OrderedJson* const arguments = function.Find("arguments");
+  if (arguments == nullptr) return "";
+  if (arguments->if_string() != nullptr) return *arguments->if_string();
+  if (arguments->if_object() != nullptr) return text::PythonJson(*arguments);
+  FailType(function.error(), function.PathOf("arguments"), *arguments, "a string of JSON, or an object");
+  return "";
+}
+
+text::ToolCall ReadCall(FieldReader& call, text::ChatModel model) {
+  text::ToolCall read;
+  const std::optional<std::string> type = call.String("type");
+  if (type && *type != "function") {
+    FailValue(call.error(), call.PathOf("type"), *call.Find("type"), "function");
+    return read;
+  }
+  read.id = call.String("id").value_or("");
+  const text::OrderedJson* const object = call.Object("function");
+  if (object == nullptr) {
+    if (!call.error().set()) FailMissing(call, "function", "an object with name and arguments");
+    return read;
+  }
+  FieldReader function(*object, call.PathOf("function"), call.error());
+  const std::optional<std::string> name = function.String("name");
+  if (!name && !call.error().set()) FailMissing(function, "name", "the tool that was called");
+  read.arguments = ReadArguments(function);
+  if (call.error().set()) return read;
+  const text::OrderedJson* const apart = call.Find("namespace");
+  Result<std::string> written =
+      text::WrittenCallName(*name, apart != nullptr ? apart : function.Find("namespace"), model);
+  if (written.ok()) {
+    read.name = std::move(written).value();
+  } else {
+    call.error().Set(
+        ApiErrorKind::kInvalidValue,
+        fmt::format("Invalid value for '{}': {}.", function.PathOf("name"), written.error().message()),
+        function.PathOf("name"));
+  }
+  return read;
+}
+
+std::vector<text::ToolCall> ReadCalls(FieldReader& message, text::ChatModel model) {
+  std::vector<text::ToolCall> calls;
+  const text::OrderedJson::Array* const list = message.Array("tool_calls");
+  for (size_t i = 0; list != nullptr && i < list->size() && !message.error().set(); ++i) {
+    const std::string path = fmt::format("{}[{}]", message.PathOf("tool_calls"), i);
+    if ((*list)[i].if_object() == nullptr) {
+      FailType(message.error(), path, (*list)[i], "an object with id, type and function");
+      break;
+    }
+    FieldReader call((*list)[i], path, message.error());
+    calls.push_back(ReadCall(call, model));
+  }
+  return calls;
+}
+
+// Fields of a message that say something which the prompt cannot show.
+void RefuseUnsupportedMessageFields(FieldReader& message) {
+  struct Refused {
+    std::string_view key;
+    std::string_view remedy;
+  };
+  constexpr std::array<Refused, 3> kRefused = {{
+      {"function_call", "Send 'tool_calls' instead."},
+      {"audio", "Send the words as 'content'."},
+      {"images", "Describe them in 'content'."},
+  }};
+  for (const Refused& refused : kRefused) {
+    const text::OrderedJson* const value = message.Find(refused.key);
+    if (value == nullptr || (value->if_array() != nullptr && value->if_array()->empty())) continue;
+    message.error().Set(
+        ApiErrorKind::kUnsupportedField,
+        fmt::format("'{}' is not supported by this server. {}", message.PathOf(refused.key), refused.remedy),
+        message.PathOf(refused.key));
+  }
+}
+
+text::ChatMessage ReadMessage(FieldReader& message, text::ChatModel model) {
+  text::ChatMessage read;
+  read.role = ReadRole(message).value_or(text::Role::kUser);
+  RefuseUnsupportedMessageFields(message);
+  read.content = ReadContent(message);
+  if (read.role == text::Role::kTool) read.tool_call_id = message.String("tool_call_id").value_or("");
+  if (read.role != text::Role::kAssistant) return read;
+  read.reasoning = ReadReasoning(message);
+  read.tool_calls = ReadCalls(message, model);
+  return read;
+}
+
+// "prefix": true is for the last message, and for the assistant's.
+bool ReadPrefix(FieldReader& message, bool may_continue) {
+  if (!message.Bool("prefix").value_or(false)) return false;
+  if (!may_continue) {
+    message.error().Set(ApiErrorKind::kInvalidValue,
+                        fmt::format("'{}' continues a message; that must be the last and the assistant's.",
+                                    message.PathOf("prefix")),
+                        message.PathOf("prefix"));
+  }
+  return may_continue;
+}
+
+}  // namespace
+
+std::vector<text::ChatMessage> ReadMessages(FieldReader& body, text::ChatModel model, bool& continue_final) {
+  constexpr std::string_view kExpected = "an array of at least one message";
+  std::vector<text::ChatMessage> messages;
+  const text::OrderedJson* const field = body.Find("messages");
+  if (field == nullptr) {
+    FailMissing(body, "messages", kExpected);
+    return messages;
+  }
+  const text::OrderedJson::Array* const list = field->if_array();
+  if (list == nullptr) {
+    FailType(body.error(), "messages", *field, kExpected);
+    return messages;
+  }
+  if (list->empty()) FailValue(body.error(), "messages", *field, kExpected);
+  for (size_t i = 0; i < list->size() && !body.error().set(); ++i) {
+    const std::string path = fmt::format("messages[{}]", i);
+    if ((*list)[i].if_object() == nullptr) {
+      FailType(body.error(), path, (*list)[i], "an object with role and content");
+      break;
+    }
+    FieldReader message((*list)[i], path, body.error());
+    messages.push_back(ReadMessage(message, model));
+    const bool may_continue = i + 1 == list->size() && messages.back().role == text::Role::kAssistant;
+    if (ReadPrefix(message, may_continue)) continue_final = true;
+  }
+  return messages;
+}
+
+}  // namespace millrace::api
