@@ -24,7 +24,7 @@ bool IsHighSurrogate(std::string_view escape) {
 }
 
 struct StringScan {
-  size_t whole = 0;    // bytes in front of the closing quote or of an escape that is not whole
+  size_t whole = 0;  // bytes in front of the closing quote or of an escape that is not whole
   bool closed = false;
 };
 
@@ -38,7 +38,8 @@ StringScan ScanString(std::string_view text) {
       bytes = at + 1 < text.size() && text[at + 1] == 'u' ? kUnicodeEscapeBytes : 2;
       if (at + bytes > text.size()) break;
     }
-    const bool opens_pair = high_surrogate == std::string_view::npos && IsHighSurrogate(text.substr(at, bytes));
+    const bool opens_pair =
+        high_surrogate == std::string_view::npos && IsHighSurrogate(text.substr(at, bytes));
     high_surrogate = opens_pair ? at : std::string_view::npos;
     at += bytes;
   }

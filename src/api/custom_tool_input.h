@@ -23,9 +23,9 @@ class CustomToolInputStream {
   std::string Push(std::string_view arguments);
 
  private:
-  std::string held_;      // not yet given out
-  bool inside_ = false;   // of the string
-  bool ended_ = false;    // the string has ended, or there is none at the start
+  std::string held_;     // not yet given out
+  bool inside_ = false;  // of the string
+  bool ended_ = false;   // the string has ended, or there is none at the start
 };
 
 }  // namespace millrace::api

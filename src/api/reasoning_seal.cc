@@ -26,7 +26,8 @@ std::string Checksum(std::string_view text) {
 constexpr std::array<int8_t, 256> DigitValues() {
   std::array<int8_t, 256> values{};
   values.fill(-1);
-  for (size_t d = 0; d < kDigits.size(); ++d) values[static_cast<uint8_t>(kDigits[d])] = static_cast<int8_t>(d);
+  for (size_t d = 0; d < kDigits.size(); ++d)
+    values[static_cast<uint8_t>(kDigits[d])] = static_cast<int8_t>(d);
   return values;
 }
 
@@ -38,7 +39,8 @@ std::string EncodeBase64(std::string_view bytes) {
   int count = 0;
   for (const char byte : bytes) {
     bits = bits << 8 | static_cast<uint8_t>(byte);
-    for (count += 8; count >= kDigitBits; count -= kDigitBits) out += kDigits[bits >> (count - kDigitBits) & 63];
+    for (count += 8; count >= kDigitBits; count -= kDigitBits)
+      out += kDigits[bits >> (count - kDigitBits) & 63];
   }
   if (count > 0) out += kDigits[bits << (kDigitBits - count) & 63];
   return out;
@@ -73,7 +75,8 @@ std::optional<std::string> UnsealReasoning(std::string_view sealed) {
   sealed.remove_prefix(kMark.size());
   if (sealed.size() < kChecksumDigits) return std::nullopt;
   std::optional<std::string> text = DecodeBase64(sealed.substr(kChecksumDigits));
-  if (!text || Checksum(*text) != sealed.substr(0, kChecksumDigits) || !text::IsUtf8(*text)) return std::nullopt;
+  if (!text || Checksum(*text) != sealed.substr(0, kChecksumDigits) || !text::IsUtf8(*text))
+    return std::nullopt;
   return text;
 }
 

@@ -41,10 +41,11 @@ void RefuseWhatNeedsAStore(FieldReader& body) {
         std::string(field.key));
   }
   if (body.Bool("background").value_or(false)) {
-    body.error().Set(ApiErrorKind::kUnsupportedField,
-                     "'background': true is not supported: this server stores no responses. Stream the answer, "
-                     "or wait for it.",
-                     "background");
+    body.error().Set(
+        ApiErrorKind::kUnsupportedField,
+        "'background': true is not supported: this server stores no responses. Stream the answer, "
+        "or wait for it.",
+        "background");
   }
 }
 
@@ -68,9 +69,10 @@ void CheckTextFormat(FieldReader& body) {
   if (body.error().set() || type == "text") return;
   body.error().Set(
       ApiErrorKind::kUnsupportedField,
-      fmt::format("'text.format.type' is {}; this server answers in format \"text\" only. Ask for JSON in the "
-                  "instructions, or through a tool.",
-                  type ? "\"" + type->substr(0, 100) + "\"" : "missing"),
+      fmt::format(
+          "'text.format.type' is {}; this server answers in format \"text\" only. Ask for JSON in the "
+          "instructions, or through a tool.",
+          type ? "\"" + type->substr(0, 100) + "\"" : "missing"),
       "text.format.type");
 }
 
@@ -101,7 +103,8 @@ std::string Repeated(FieldReader& body, std::string_view key, std::string_view o
 std::string Echo(FieldReader& body, const ChatCompletionRequest& request) {
   JsonObjectText echo;
   echo.Bool("background", false);
-  for (const std::string_view key : {"instructions", "max_output_tokens", "prompt_cache_key", "safety_identifier"})
+  for (const std::string_view key :
+       {"instructions", "max_output_tokens", "prompt_cache_key", "safety_identifier"})
     echo.Json(key, Repeated(body, key, "null"));
   echo.Json("metadata", Repeated(body, "metadata", "{}"));
   echo.Bool("parallel_tool_calls", request.parallel_tool_calls);
@@ -140,7 +143,8 @@ std::variant<ResponsesRequest, ApiError> Decode(const text::OrderedJson& object,
 
 }  // namespace
 
-std::variant<ResponsesRequest, ApiError> DecodeResponsesRequest(std::string_view body, text::ChatModel model) {
+std::variant<ResponsesRequest, ApiError> DecodeResponsesRequest(std::string_view body,
+                                                                text::ChatModel model) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   return Decode(std::get<text::OrderedJson>(parsed), model);

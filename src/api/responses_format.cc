@@ -127,7 +127,7 @@ class ResponsesFormat final : public AnswerFormat {
  private:
   using Kind = OpenItem::Kind;
 
-  CallItem NewCall(const std::string& id, const text::ToolName& tool) const;
+  CallItem NewCall(const std::string& id, const text::ToolName& tool, const std::string& written) const;
   std::string Seal(std::string_view reasoning) const;
   std::string Response(std::string_view status, std::string_view error, std::string_view details,
                        const TokenUsage* usage) const;
@@ -155,9 +155,8 @@ class ResponsesFormat final : public AnswerFormat {
   std::optional<OpenItem> open_;
 };
 
-CallItem ResponsesFormat::NewCall(const std::string& id, const text::ToolName& tool) const {
-  const std::string written =
-      tool.name_space.empty() ? tool.name : fmt::format("{}::{}", tool.name_space, tool.name);
+CallItem ResponsesFormat::NewCall(const std::string& id, const text::ToolName& tool,
+                                  const std::string& written) const {
   const bool custom = head_.custom_tools.contains(written);
   return {NewId(custom ? "ctc" : "fc"), "call_" + id, tool, custom};
 }
@@ -180,7 +179,7 @@ std::string ResponsesFormat::Whole(std::span<const FinishedChoice> choices, cons
     AppendItem(items_, MessageItemJson(NewId("msg"), Array(part), status(answer.calls.empty())));
   }
   for (const FinishedCall& finished : answer.calls) {
-    const CallItem call = NewCall(finished.id, finished.tool);
+    const CallItem call = NewCall(finished.id, finished.tool, finished.written_name);
     const std::string text = call.custom ? CustomToolInput(finished.arguments) : finished.arguments;
     AppendItem(items_, CallItemJson(call, text, kCompleted));
   }
@@ -292,7 +291,7 @@ std::string ResponsesFormat::AppendText(Kind kind, std::string_view text,
 std::string ResponsesFormat::AppendCall(const CallDelta& call) {
   std::string events;
   if (call.first()) {
-    CallItem item = NewCall(call.id, call.tool);
+    CallItem item = NewCall(call.id, call.tool, call.written_name);
     events = Open({.kind = Kind::kCall, .id = item.id, .call = item});
   }
   open_->text += call.arguments;
@@ -309,16 +308,14 @@ std::string ResponsesFormat::CloseText(std::string_view status) {
   std::string events = Event(reasoning ? "response.reasoning_text.done" : "response.output_text.done", text);
   const std::string part = open_->Part();
   events += Event("response.content_part.done", Place().Json("part", part));
-  return events + Done(reasoning
-                           ? ReasoningItemJson(open_->id, Array(part), Seal(open_->text), status)
-                           : MessageItemJson(open_->id, Array(part), status));
+  return events + Done(reasoning ? ReasoningItemJson(open_->id, Array(part), Seal(open_->text), status)
+                                 : MessageItemJson(open_->id, Array(part), status));
 }
 
 std::string ResponsesFormat::CloseCall() {
   const std::string arguments = WithoutRepeatedKeys(std::move(open_->text));
   if (!open_->call.custom) {
-    const JsonObjectText done =
-        Place().Text("name", open_->call.tool.name).Text("arguments", arguments);
+    const JsonObjectText done = Place().Text("name", open_->call.tool.name).Text("arguments", arguments);
     return Event("response.function_call_arguments.done", done) +
            Done(CallItemJson(open_->call, arguments, kCompleted));
   }

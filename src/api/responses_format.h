@@ -11,10 +11,10 @@ namespace millrace::api {
 
 // What every response object of one answer repeats.
 struct ResponsesHead {
-  std::string id;           // "resp_..."
-  std::string model;        // as the client called it
-  int64_t created = 0;      // seconds since 1970
-  std::string echo;         // ResponsesRequest's
+  std::string id;       // "resp_..."
+  std::string model;    // as the client called it
+  int64_t created = 0;  // seconds since 1970
+  std::string echo;     // ResponsesRequest's
   std::unordered_set<std::string> custom_tools;
   bool seal_reasoning = false;
 };

@@ -8,9 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "api/call_fields.h"
-#include "api/content_fields.h"
 #include "api/custom_tool_input.h"
+#include "api/message_fields.h"
 #include "api/reasoning_seal.h"
 
 namespace millrace::api {
@@ -25,11 +24,6 @@ constexpr std::string_view kItemTypes =
     "message, reasoning, function_call, function_call_output, custom_tool_call or custom_tool_call_output";
 
 constexpr std::string_view kRoles = "system, developer, user or assistant";
-
-void FailMissing(FieldReader& reader, std::string_view key, std::string_view what) {
-  reader.error().Set(ApiErrorKind::kMissingField,
-                     fmt::format("'{}' is required: {}.", reader.PathOf(key), what), reader.PathOf(key));
-}
 
 // The texts of a list of {"text"}. Of what other servers wrote there nothing is refused.
 std::string JoinTexts(const text::OrderedJson* list, std::string_view between) {
@@ -105,10 +99,11 @@ void InputReader::AddItem(const text::OrderedJson& item, const std::string& path
   } else if (*type == "function_call_output" || *type == "custom_tool_call_output") {
     AddOutput(reader);
   } else if (*type == "item_reference") {
-    error_.Set(ApiErrorKind::kUnsupportedField,
-               fmt::format("'{}' is \"item_reference\", but this server stores no items. Send the item itself.",
-                           reader.PathOf("type")),
-               reader.PathOf("type"));
+    error_.Set(
+        ApiErrorKind::kUnsupportedField,
+        fmt::format("'{}' is \"item_reference\", but this server stores no items. Send the item itself.",
+                    reader.PathOf("type")),
+        reader.PathOf("type"));
   } else if (std::ranges::find(kHostedItems, *type) == kHostedItems.end()) {
     FailValue(error_, reader.PathOf("type"), *item.Find("type"), kItemTypes);
   }

@@ -47,7 +47,8 @@ std::string GrammarText(const text::OrderedJson& tool) {
 text::OrderedJson CustomFunctionOf(const text::OrderedJson& tool) {
   Object input;
   input.push_back({"type", Json("string")});
-  if (std::string grammar = GrammarText(tool); !grammar.empty()) input.push_back({"description", Json(grammar)});
+  if (std::string grammar = GrammarText(tool); !grammar.empty())
+    input.push_back({"description", Json(grammar)});
   const std::string key(kCustomToolInputKey);
   Object properties;
   properties.push_back({key, text::OrderedJson(std::move(input))});
@@ -89,11 +90,7 @@ class ToolReader {
     FieldReader reader(tool, path, error_);
     const std::optional<std::string> type = reader.String("type");
     if (error_.set()) return;
-    if (!type) {
-      return error_.Set(ApiErrorKind::kMissingField,
-                        fmt::format("'{0}' is required: function, custom or namespace.", reader.PathOf("type")),
-                        reader.PathOf("type"));
-    }
+    if (!type) return FailMissing(reader, "type", "function, custom or namespace");
     const bool custom = *type == "custom";
     if (custom || *type == "function") {
       if (name_space == nullptr) name_space = reader.Find("namespace");
@@ -136,9 +133,7 @@ constexpr std::string_view kChoices =
 std::optional<ToolChoice> ReadNamed(FieldReader& choice, text::ChatModel model) {
   const std::optional<std::string> name = choice.String("name");
   if (name) return NamedTool(*name, choice.Find("namespace"), model, choice.PathOf("name"), choice.error());
-  choice.error().Set(ApiErrorKind::kMissingField,
-                     fmt::format("'{}' is required: the name of a tool.", choice.PathOf("name")),
-                     choice.PathOf("name"));
+  FailMissing(choice, "name", "the name of a tool");
   return std::nullopt;
 }
 
@@ -173,9 +168,12 @@ Choice ReadChoice(FieldReader& body, text::ChatModel model) {
   const text::OrderedJson* const choice = body.Find("tool_choice");
   if (choice == nullptr) return read;
   if (const std::string* const word = choice->if_string()) {
-    if (*word == "none") read.tool.kind = Kind::kNone;
-    else if (*word == "required") read.tool.kind = Kind::kRequired;
-    else if (*word != "auto") FailValue(body.error(), "tool_choice", *choice, kChoices);
+    if (*word == "none")
+      read.tool.kind = Kind::kNone;
+    else if (*word == "required")
+      read.tool.kind = Kind::kRequired;
+    else if (*word != "auto")
+      FailValue(body.error(), "tool_choice", *choice, kChoices);
     return read;
   }
   if (choice->if_object() == nullptr) {
@@ -190,10 +188,11 @@ Choice ReadChoice(FieldReader& body, text::ChatModel model) {
   } else if (type == "allowed_tools") {
     read.allowed = ReadAllowed(object, model, read.tool);
   } else {
-    body.error().Set(ApiErrorKind::kUnsupportedField,
-                     fmt::format("'tool_choice.type' is {}; this server runs no tools of its own. Expected {}.",
-                                 type ? "\"" + type->substr(0, 100) + "\"" : "missing", kChoices),
-                     "tool_choice.type");
+    body.error().Set(
+        ApiErrorKind::kUnsupportedField,
+        fmt::format("'tool_choice.type' is {}; this server runs no tools of its own. Expected {}.",
+                    type ? "\"" + type->substr(0, 100) + "\"" : "missing", kChoices),
+        "tool_choice.type");
   }
   return read;
 }
@@ -206,16 +205,18 @@ void ReadResponsesTools(FieldReader& body, text::ChatModel model, ResponsesReque
   const bool chooses = choice.allowed && choice.tool.kind != ToolChoice::Kind::kNone;
   const std::set<std::string>* const allowed = chooses ? &*choice.allowed : nullptr;
   ToolReader reader(model, allowed, body.error(), request);
-  if (const text::OrderedJson::Array* const tools = body.Array("tools")) reader.ReadList(*tools, "tools", nullptr);
+  if (const text::OrderedJson::Array* const tools = body.Array("tools"))
+    reader.ReadList(*tools, "tools", nullptr);
   reader.MoveTo(request.chat);
   if (allowed != nullptr && !body.error().set()) {
     for (const std::string& name : *allowed) {
       if (request.chat.tools && request.chat.tools->Declares(name)) continue;
-      body.error().Set(ApiErrorKind::kInvalidValue,
-                       fmt::format("'tool_choice.tools' allows the tool \"{}\", which is not declared. Declare it "
-                                   "in 'tools' or leave it out.",
-                                   name.substr(0, 100)),
-                       "tool_choice.tools");
+      body.error().Set(
+          ApiErrorKind::kInvalidValue,
+          fmt::format("'tool_choice.tools' allows the tool \"{}\", which is not declared. Declare it "
+                      "in 'tools' or leave it out.",
+                      name.substr(0, 100)),
+          "tool_choice.tools");
     }
   }
   if (!body.error().set()) CheckToolChoice(request.chat, "tool_choice", body.error());

@@ -16,6 +16,7 @@
 #include "api/openai_prepare.h"
 #include "api/prepare_generation.h"
 #include "api/random_id.h"
+#include "api/responses_prepare.h"
 #include "api/replay_store.h"
 #include "api/work_queue.h"
 #include "base/check.h"
@@ -114,7 +115,7 @@ struct Service::Impl {
     std::string_view path;    // ending in '/': whatever follows it, if anything does
     Handler handler;
   };
-  static const std::array<Route, 14> kRoutes;
+  static const std::array<Route, 15> kRoutes;
 
   void Dispatch(Call call);
   const Route* FindRoute(Call& call, std::string& allowed) const;
@@ -130,6 +131,7 @@ struct Service::Impl {
 
   void Chat(Call call) { Generate(std::move(call), PrepareChat); }
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
+  void Responses(Call call) { Generate(std::move(call), PrepareResponses); }
   void ListModels(Call call);
   void GetModel(Call call);
   void Health(Call call);
@@ -147,9 +149,10 @@ struct Service::Impl {
   WorkQueue prepare;  // last: its threads use the rest
 };
 
-const std::array<Service::Impl::Route, 14> Service::Impl::kRoutes = {{
+const std::array<Service::Impl::Route, 15> Service::Impl::kRoutes = {{
     {"POST", "/v1/chat/completions", &Impl::Chat},
     {"POST", "/v1/completions", &Impl::Completion},
+    {"POST", "/v1/responses", &Impl::Responses},
     {"GET", "/v1/models", &Impl::ListModels},
     {"GET", "/v1/models/", &Impl::GetModel},
     {"GET", "/health", &Impl::Health},
