@@ -15,8 +15,8 @@ std::string CustomToolArguments(const std::string& input);
 // another shape their JSON as it is, so that nothing is lost.
 std::string CustomToolInput(const std::string& arguments);
 
-// The same while the arguments are being generated: takes the pieces of their JSON text and gives out the
-// beginning of the input as far as it is known. One call, one thread.
+// The same while the arguments are being generated: takes the pieces of their JSON text, in whole
+// characters, and gives out the beginning of the input as far as it is known. One call, one thread.
 class CustomToolInputStream {
  public:
   // The input's next characters; empty while `arguments` has not shown the key or is inside an escape.

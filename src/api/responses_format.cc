@@ -13,6 +13,7 @@
 #include "api/random_id.h"
 #include "api/reasoning_seal.h"
 #include "api/responses_items.h"
+#include "base/check.h"
 #include "text/utf8.h"
 
 namespace millrace::api {
@@ -205,7 +206,8 @@ std::string ResponsesFormat::EndedResponse(const TokenUsage& usage) const {
 
 std::string ResponsesFormat::StreamBegin(int64_t /*prompt_tokens*/) {
   const std::string response = Response(kInProgress, "null", "null", nullptr);
-  return ResponseEvent("response.created", response) + ResponseEvent("response.in_progress", response);
+  std::string events = ResponseEvent("response.created", response);
+  return events += ResponseEvent("response.in_progress", response);
 }
 
 std::string ResponsesFormat::Delta(size_t /*choice*/, const TextDelta& delta) {
@@ -264,7 +266,8 @@ std::string ResponsesFormat::DeltaEvent(std::string_view text, std::string_view 
 }
 
 std::string ResponsesFormat::Open(OpenItem item) {
-  std::string events = open_ ? CloseText(kCompleted) : "";
+  std::string events;
+  if (open_ && open_->kind != Kind::kCall) events = CloseText(kCompleted);
   open_ = std::move(item);
   std::string json;
   if (open_->kind == Kind::kReasoning) json = ReasoningItemJson(open_->id, "[]", "", kInProgress);
@@ -285,7 +288,7 @@ std::string ResponsesFormat::AppendText(Kind kind, std::string_view text,
   open_->text += text;
   const std::string logprobs = LogprobsJson(tokens);
   if (!logprobs.empty()) AppendItem(open_->logprobs, logprobs);
-  return events + DeltaEvent(text, logprobs);
+  return events += DeltaEvent(text, logprobs);
 }
 
 std::string ResponsesFormat::AppendCall(const CallDelta& call) {
@@ -294,11 +297,13 @@ std::string ResponsesFormat::AppendCall(const CallDelta& call) {
     CallItem item = NewCall(call.id, call.tool, call.written_name);
     events = Open({.kind = Kind::kCall, .id = item.id, .call = item});
   }
+  MILLRACE_CHECK(open_ && open_->kind == Kind::kCall, "a call's pieces come together");
   open_->text += call.arguments;
   const std::string piece = open_->call.custom ? open_->input.Push(call.arguments) : call.arguments;
   open_->sent_input += open_->call.custom ? piece : "";
   if (!piece.empty()) events += DeltaEvent(piece, "");
-  return call.complete ? events + CloseCall() : events;
+  if (call.complete) events += CloseCall();
+  return events;
 }
 
 std::string ResponsesFormat::CloseText(std::string_view status) {
@@ -308,23 +313,23 @@ std::string ResponsesFormat::CloseText(std::string_view status) {
   std::string events = Event(reasoning ? "response.reasoning_text.done" : "response.output_text.done", text);
   const std::string part = open_->Part();
   events += Event("response.content_part.done", Place().Json("part", part));
-  return events + Done(reasoning ? ReasoningItemJson(open_->id, Array(part), Seal(open_->text), status)
-                                 : MessageItemJson(open_->id, Array(part), status));
+  return events += Done(reasoning ? ReasoningItemJson(open_->id, Array(part), Seal(open_->text), status)
+                                  : MessageItemJson(open_->id, Array(part), status));
 }
 
 std::string ResponsesFormat::CloseCall() {
   const std::string arguments = WithoutRepeatedKeys(std::move(open_->text));
+  std::string events;
   if (!open_->call.custom) {
     const JsonObjectText done = Place().Text("name", open_->call.tool.name).Text("arguments", arguments);
-    return Event("response.function_call_arguments.done", done) +
-           Done(CallItemJson(open_->call, arguments, kCompleted));
+    events = Event("response.function_call_arguments.done", done);
+    return events += Done(CallItemJson(open_->call, arguments, kCompleted));
   }
   const std::string input = CustomToolInput(arguments);
-  std::string events;
   if (input.size() > open_->sent_input.size() && input.starts_with(open_->sent_input))
     events = DeltaEvent(std::string_view(input).substr(open_->sent_input.size()), "");
   events += Event("response.custom_tool_call_input.done", Place().Text("input", input));
-  return events + Done(CallItemJson(open_->call, input, kCompleted));
+  return events += Done(CallItemJson(open_->call, input, kCompleted));
 }
 
 std::string ResponsesFormat::Done(std::string_view item) {
