@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const text::ChatModel model : {text::ChatModel::kV41, text::ChatModel::kV4}) {
-    const auto decoded = api::DecodeChatRequest(body, model);
+    const auto decoded = api::DecodeChatRequest(body, {}, model);
     if (const auto* const error = std::get_if<api::ApiError>(&decoded)) {
       fuzz::CheckError(*error);
     } else {

@@ -49,7 +49,7 @@ void CheckRoundTrips(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const text::ChatModel model : {text::ChatModel::kV41, text::ChatModel::kV4}) {
-    const auto decoded = api::DecodeResponsesRequest(body, model);
+    const auto decoded = api::DecodeResponsesRequest(body, {}, model);
     if (const auto* const error = std::get_if<api::ApiError>(&decoded)) {
       fuzz::CheckError(*error);
     } else {
