@@ -23,6 +23,7 @@
 #include "api/prepare_generation.h"
 #include "api/random_id.h"
 #include "api/replay_store.h"
+#include "api/responses_prepare.h"
 #include "api/server_info.h"
 #include "api/tokenize_endpoint.h"
 #include "api/work_queue.h"
@@ -143,6 +144,7 @@ struct Service::Impl {
 
   void Chat(Call call) { Generate(std::move(call), PrepareChat); }
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
+  void Responses(Call call) { Generate(std::move(call), PrepareResponses); }
   void Tokenize(Call call) { AnswerBody(std::move(call), AnswerTokenize); }
   void Detokenize(Call call) { AnswerBody(std::move(call), AnswerDetokenize); }
   void ListModels(Call call);
@@ -177,6 +179,7 @@ std::span<const Service::Impl::Route> Service::Impl::Routes() {
   static constexpr Route kRoutes[] = {
       {{"POST", "/v1/chat/completions"}, &Impl::Chat},
       {{"POST", "/v1/completions"}, &Impl::Completion},
+      {{"POST", "/v1/responses"}, &Impl::Responses},
       {{"GET", "/v1/models"}, &Impl::ListModels},
       {{"GET", "/v1/models/"}, &Impl::GetModel},
       {{"GET", "/health", kOpen}, &Impl::Health},
