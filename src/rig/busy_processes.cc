@@ -6,6 +6,15 @@
 #include <csignal>
 
 namespace millrace::rig {
+namespace {
+
+// Returns when the process stands still, or has ended.
+void WaitForStop(pid_t process) {
+  siginfo_t info;
+  waitid(P_PID, static_cast<id_t>(process), &info, WSTOPPED | WEXITED | WNOWAIT);
+}
+
+}  // namespace
 
 BusyProcesses::BusyProcesses(int count) {
   const pid_t parent = getpid();
@@ -14,6 +23,7 @@ BusyProcesses::BusyProcesses(int count) {
     if (process < 0) return;
     if (process > 0) {
       processes_.push_back(process);
+      WaitForStop(process);  // lest it is asked to run before it stops
       continue;
     }
     // The child of a program with threads: nothing but system calls from here on.
@@ -38,8 +48,7 @@ void BusyProcesses::Run() const {
 void BusyProcesses::Stop() const {
   for (const pid_t process : processes_) {
     kill(process, SIGSTOP);
-    siginfo_t info;
-    waitid(P_PID, static_cast<id_t>(process), &info, WSTOPPED | WNOWAIT);
+    WaitForStop(process);
   }
 }
 
