@@ -26,11 +26,6 @@ constexpr std::array<RoleName, 6> kRoles = {{
     {"latest_reminder", text::Role::kLatestReminder},
 }};
 
-void FailMissing(FieldReader& reader, std::string_view key, std::string_view what) {
-  reader.error().Set(ApiErrorKind::kMissingField,
-                     fmt::format("'{}' is required: {}.", reader.PathOf(key), what), reader.PathOf(key));
-}
-
 std::optional<text::Role> ReadRole(FieldReader& message) {
   constexpr std::string_view kAccepted = "system, developer, user, assistant, tool or latest_reminder";
   const text::OrderedJson* const role = message.Find("role");

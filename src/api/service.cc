@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <utility>
 
+#include "api/anthropic_prepare.h"
 #include "api/error_response.h"
 #include "api/generation_job.h"
 #include "api/openai_format.h"
@@ -85,6 +87,12 @@ std::string StatusJson(std::string_view status) {
   return boost::json::serialize(body);
 }
 
+// Under the name that the clients of each dialect look for.
+void AddRequestId(const RequestOrigin& origin, HttpHeaders& headers) {
+  headers.emplace_back("X-Request-Id", origin.request_id);
+  if (origin.dialect == Dialect::kAnthropic) headers.emplace_back("request-id", origin.request_id);
+}
+
 }  // namespace
 
 struct Service::Impl {
@@ -114,7 +122,7 @@ struct Service::Impl {
     std::string_view path;    // ending in '/': whatever follows it, if anything does
     Handler handler;
   };
-  static const std::array<Route, 14> kRoutes;
+  static const std::array<Route, 16> kRoutes;
 
   void Dispatch(Call call);
   const Route* FindRoute(Call& call, std::string& allowed) const;
@@ -122,14 +130,23 @@ struct Service::Impl {
   void RespondError(const Call& call, const ApiError& error);
   void RespondJson(const Call& call, std::string body, int status = 200);
 
+  // Runs `work` on a thread of the service, then what it returns on the exchange's. Answers 429 when too much
+  // waits.
+  using Then = std::function<void(const Call&)>;
+  void Work(Call call, std::function<Then(const Call&)> work);
+
   using Prepared = std::variant<PreparedGeneration, ApiError>;
   using PrepareFn = Prepared (*)(const ServedModel&, const RequestOrigin&, std::string_view);
-  Prepared PrepareGuarded(PrepareFn fn, const Call& call) const;
   void Generate(Call call, PrepareFn fn);
   void StartPrepared(const Call& call, Prepared& prepared);
 
+  using AnswerFn = std::variant<std::string, ApiError> (*)(const ServedModel&, std::string_view);
+  void AnswerBody(Call call, AnswerFn fn);
+
   void Chat(Call call) { Generate(std::move(call), PrepareChat); }
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
+  void Messages(Call call) { Generate(std::move(call), PrepareMessages); }
+  void CountTokens(Call call) { AnswerBody(std::move(call), CountMessageTokens); }
   void ListModels(Call call);
   void GetModel(Call call);
   void Health(Call call);
@@ -147,9 +164,11 @@ struct Service::Impl {
   WorkQueue prepare;  // last: its threads use the rest
 };
 
-const std::array<Service::Impl::Route, 14> Service::Impl::kRoutes = {{
+const std::array<Service::Impl::Route, 16> Service::Impl::kRoutes = {{
     {"POST", "/v1/chat/completions", &Impl::Chat},
     {"POST", "/v1/completions", &Impl::Completion},
+    {"POST", "/v1/messages", &Impl::Messages},
+    {"POST", "/v1/messages/count_tokens", &Impl::CountTokens},
     {"GET", "/v1/models", &Impl::ListModels},
     {"GET", "/v1/models/", &Impl::GetModel},
     {"GET", "/health", &Impl::Health},
@@ -209,7 +228,7 @@ const Service::Impl::Route* Service::Impl::FindRoute(Call& call, std::string& al
 
 void Service::Impl::Respond(const Call& call, HttpResponse response) {
   metrics.OnResponse(response.status);
-  response.headers.emplace_back("X-Request-Id", call.origin.request_id);
+  AddRequestId(call.origin, response.headers);
   call.exchange->Send(std::move(response));
 }
 
@@ -226,26 +245,23 @@ void Service::Impl::RespondJson(const Call& call, std::string body, int status) 
   Respond(call, std::move(response));
 }
 
-// A prompt that memory does not suffice for costs its own request, not the server.
-Service::Impl::Prepared Service::Impl::PrepareGuarded(PrepareFn fn, const Call& call) const {
-  try {
-    return fn(model, call.origin, call.request.body);
-  } catch (const std::exception& error) {
-    return ApiError{ApiErrorKind::kInternal,
-                    fmt::format("The request could not be prepared: {}.", error.what()), ""};
-  }
-}
-
-void Service::Impl::Generate(Call call, PrepareFn fn) {
-  if (draining.load()) {
-    return RespondError(
-        call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
-  }
+void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
   const auto shared_call = std::make_shared<Call>(std::move(call));
-  const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, fn] {
-    const auto prepared = std::make_shared<Prepared>(PrepareGuarded(fn, *shared_call));
+  const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, work] {
+    Then then;
+    // A prompt that memory does not suffice for costs its own request, not the server.
+    try {
+      then = work(*shared_call);
+    } catch (const std::exception& error) {
+      then = [this, what = std::string(error.what())](const Call& failed) {
+        RespondError(failed, {ApiErrorKind::kInternal,
+                              fmt::format("The request could not be prepared: {}.", what), ""});
+      };
+    }
     shared_call->request.DropBody();
-    shared_call->exchange->Post([this, shared_call, prepared] { StartPrepared(*shared_call, *prepared); });
+    shared_call->exchange->Post([shared_call, then = std::move(then)] {
+      if (!shared_call->exchange->gone()) then(*shared_call);
+    });
   });
   if (!ticket) {
     return RespondError(*shared_call,
@@ -258,12 +274,31 @@ void Service::Impl::Generate(Call call, PrepareFn fn) {
   shared_call->exchange->SetOnGone([this, ticket = *ticket] { prepare.Remove(ticket); });
 }
 
+void Service::Impl::Generate(Call call, PrepareFn fn) {
+  if (draining.load()) {
+    return RespondError(
+        call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
+  }
+  Work(std::move(call), [this, fn](const Call& working) -> Then {
+    const auto prepared = std::make_shared<Prepared>(fn(model, working.origin, working.request.body));
+    return [this, prepared](const Call& done) { StartPrepared(done, *prepared); };
+  });
+}
+
+void Service::Impl::AnswerBody(Call call, AnswerFn fn) {
+  Work(std::move(call), [this, fn](const Call& working) -> Then {
+    return [this, answer = fn(model, working.request.body)](const Call& done) {
+      if (const ApiError* const error = std::get_if<ApiError>(&answer)) return RespondError(done, *error);
+      RespondJson(done, std::get<std::string>(answer));
+    };
+  });
+}
+
 // On the exchange's thread.
 void Service::Impl::StartPrepared(const Call& call, Prepared& prepared) {
-  if (call.exchange->gone()) return;
   if (const ApiError* const error = std::get_if<ApiError>(&prepared)) return RespondError(call, *error);
   PreparedGeneration& generation = std::get<PreparedGeneration>(prepared);
-  generation.headers.emplace_back("X-Request-Id", call.origin.request_id);
+  AddRequestId(call.origin, generation.headers);
   StartGeneration({engine, model.encoder.tokenizer(), metrics}, std::move(generation), call.exchange);
 }
 
