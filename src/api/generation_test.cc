@@ -191,7 +191,7 @@ TEST_F(GenerationTest, CallsHaveIdsNamesAndWholeArguments) {
       options, FinishReason::kStop);
   EXPECT_EQ(outcome.text.reasoning, "Hm.");
   EXPECT_EQ(outcome.text.content, "Look:");
-  EXPECT_EQ(Joined(outcome.text.content_tokens), "Look:") << "markup has no entries";
+  EXPECT_EQ(Joined(outcome.text.content_tokens), "Look:\n\n") << "a token that holds more than the text";
   EXPECT_EQ(outcome.text.end.kind, Kind::kToolCalls);
   ASSERT_EQ(outcome.text.calls.size(), 2u);
   EXPECT_EQ(outcome.text.calls[0].tool.name, "f");
@@ -251,7 +251,9 @@ TEST_F(GenerationTest, StopStringsMatchNeitherMarkupNorArgumentsNorAcrossThem) {
 TEST_F(GenerationTest, EveryWayToEndHasItsName) {
   const auto kind = [&](FinishReason reason, Kind at_limit) {
     Generation generation(*tokenizer_, {}, at_limit);
-    generation.OnFinish({.reason = reason});
+    engine::FinishEvent finish;
+    finish.reason = reason;
+    generation.OnFinish(finish);
     return generation.end().kind;
   };
   EXPECT_EQ(kind(FinishReason::kStop, Kind::kOutputCap), Kind::kStop);

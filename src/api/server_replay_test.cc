@@ -159,8 +159,8 @@ TEST_F(ServerReplayTest, TheOnlyCallIsRepeatedWithItsBlockClosed) {
   messages.push_back(message);
   messages.push_back(Result(message.at("tool_calls").at(0), "r"));
   Turn(messages, "</think>Done.");
-  ExpectLastTurnExtendsTheOneBefore();
   const std::string prompt = server_->tokenizer().Decode(Read(turns_), text::ControlTokens::kKeep);
+  EXPECT_THAT(prompt, HasSubstr(R"({"y":1.50,  "x":[1,2]})")) << "as it was generated";
   EXPECT_THAT(prompt, HasSubstr("</｜DSML｜ invoke>\n</｜DSML｜ calls><｜end▁of▁sentence｜><｜User｜>"));
 }
 

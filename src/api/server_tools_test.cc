@@ -3,11 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <boost/json/serialize.hpp>
 
 #include <string>
 #include <vector>
 
 #include "api/server_answers_testing.h"
+#include "engine/repetition_guard.h"
 
 namespace millrace::api {
 namespace {
@@ -251,7 +253,7 @@ TEST_F(ServerToolsTest, LogprobsAreOfVisibleTokensOnly) {
     for (const json::value& entry : list.as_array()) joined += entry.at("token").as_string();
     return joined;
   };
-  EXPECT_EQ(text(logprobs.at("content")), "Let me look.");
+  EXPECT_EQ(text(logprobs.at("content")), "Let me look.\n\n") << "the last token holds more than the text";
   EXPECT_EQ(text(logprobs.at("reasoning_content")), "Ask.");
 }
 
@@ -285,15 +287,15 @@ TEST_F(ServerToolsTest, WhatEndsAnAnswerEarlyIsSaid) {
 
 TEST_F(ServerToolsTest, AnAnswerThatOnlyRepeatsItselfEnds) {
   ScriptedServerOptions options;
-  options.engine.repetition_limit_tokens = 64;
-  options.model.max_model_len = 2000;
+  options.engine.repetition_limit_tokens = engine::kMinRepetitionLimitTokens;
+  options.model.max_model_len = 20'000;
   std::string loop;
-  for (int i = 0; i < 400; ++i) loop += " again and again,";
+  for (int i = 0; i < 2000; ++i) loop += " again and again,";
   Play("</think>" + loop, options);
   const json::object body = Answer(kChatPath, Ask(""));
   EXPECT_EQ(FirstChoice(body).at("finish_reason").as_string(), "length");
   EXPECT_EQ(FirstChoice(body).at("stop_reason").as_string(), "repetition");
-  EXPECT_LT(body.at("usage").at("completion_tokens").as_int64(), 400);
+  EXPECT_LT(body.at("usage").at("completion_tokens").as_int64(), 2 * engine::kMinRepetitionLimitTokens);
   EXPECT_THAT(AskOnce(port(), "GET", "/metrics").body, HasSubstr(R"(finished_reason="repetition"} 1)"));
 }
 
