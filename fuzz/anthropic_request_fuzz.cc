@@ -13,8 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const text::ChatModel model : {text::ChatModel::kV41, text::ChatModel::kV4}) {
-    const auto decoded = api::DecodeAnthropicRequest(body, api::AnthropicEndpoint::kMessages, model);
-    const auto counted = api::DecodeAnthropicRequest(body, api::AnthropicEndpoint::kCountTokens, model);
+    const auto decoded = api::DecodeAnthropicRequest(body, api::AnthropicEndpoint::kMessages, {}, model);
+    const auto counted = api::DecodeAnthropicRequest(body, api::AnthropicEndpoint::kCountTokens, {}, model);
     CheckDecodedChat(decoded, model);
     CheckDecodedChat(counted, model);
     const auto* const request = std::get_if<api::ChatCompletionRequest>(&decoded);

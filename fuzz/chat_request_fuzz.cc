@@ -12,6 +12,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using millrace::text::ChatModel;
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const ChatModel model : {ChatModel::kV41, ChatModel::kV4})
-    millrace::CheckDecodedChat(millrace::api::DecodeChatRequest(body, model), model);
+    millrace::CheckDecodedChat(millrace::api::DecodeChatRequest(body, {}, model), model);
   return 0;
 }

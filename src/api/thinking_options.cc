@@ -34,12 +34,14 @@ std::optional<bool> ReadThinkingType(FieldReader& body) {
 }
 
 void SetThinking(std::optional<bool> thinking, std::optional<text::ReasoningMode> effort,
-                 text::ChatOptions& options) {
-  options.thinking = thinking.value_or(!effort || effort->thinking);
-  if (options.thinking && effort && effort->thinking) options.reasoning_effort = effort->effort;
+                 const ChatDefaults& defaults, text::ChatOptions& options) {
+  options.thinking = thinking.value_or(effort ? effort->thinking : defaults.thinking.value_or(true));
+  if (!options.thinking) return;
+  const bool given = effort && effort->thinking;
+  options.reasoning_effort = given ? effort->effort : defaults.reasoning_effort;
 }
 
-void ReadThinking(FieldReader& body, text::ChatOptions& options) {
+void ReadThinking(FieldReader& body, const ChatDefaults& defaults, text::ChatOptions& options) {
   std::optional<bool> thinking = ReadThinkingType(body);
   std::optional<text::ReasoningMode> effort = ReadEffort(body, "reasoning_effort");
   if (const text::OrderedJson* const object = body.Object("chat_template_kwargs")) {
@@ -52,7 +54,7 @@ void ReadThinking(FieldReader& body, text::ChatOptions& options) {
   }
   const std::optional<bool> top_level = body.Bool("enable_thinking");
   if (!thinking) thinking = top_level;
-  SetThinking(thinking, effort, options);
+  SetThinking(thinking, effort, defaults, options);
 }
 
 }  // namespace millrace::api

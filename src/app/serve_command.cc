@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "api/connect.h"
 #include "api/drain.h"
 #include "api/http_server.h"
 #include "api/service.h"
@@ -174,11 +175,7 @@ Status Serve(const ServeFlags& flags) {
   engine::Engine engine(std::move(loaded.model), engine_options, loaded.ledger.get());
   const api::ServiceOptions service_options = ToServiceOptions(flags);
   api::Service service(engine, encoder, service_options, loaded.ledger.get());
-  service.metrics().SetHttpStats([&http] { return http->stats(); });
-  MILLRACE_RETURN_IF_ERROR(
-      http->Serve([&](api::HttpRequest request, std::shared_ptr<api::Exchange> exchange) {
-        service.Handle(std::move(request), std::move(exchange));
-      }));
+  MILLRACE_RETURN_IF_ERROR(api::Connect(*http, service));
 
   PrintMemory(*loaded.ledger);
   fmt::print("millrace is ready: http://{} serves {} (context {} tokens, {} at a time)\n", http->address(),
