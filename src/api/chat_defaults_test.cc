@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/openai_decode.h"
+#include "text/reasoning_effort.h"
 
 namespace millrace::api {
 namespace {

@@ -143,6 +143,8 @@ std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel&
   ParseOptions parse;
   parse.ids = model.encoder.control_ids();
   parse.starts_in_reasoning = starts_in_reasoning;
+  parse.continues_text =
+      request.chat.options.continue_final_message && !request.chat.messages.back().content.empty();
   parse.tools = request.tools;
   parse.discard_calls = request.tool_choice.kind == ToolChoice::Kind::kNone;
   parse.one_call = !request.parallel_tool_calls;
