@@ -48,11 +48,6 @@ void FailValue(FirstError& error, const std::string& path, const text::OrderedJs
   Fail(error, ApiErrorKind::kInvalidValue, path, found, expected);
 }
 
-void FailMissing(FieldReader& reader, std::string_view key, std::string_view what) {
-  const std::string path = reader.PathOf(key);
-  reader.error().Set(ApiErrorKind::kMissingField, fmt::format("'{}' is required: {}.", path, what), path);
-}
-
 std::optional<int64_t> AsInt64(const text::OrderedJson& value) {
   const text::OrderedJson::Number* const number = value.if_number();
   if (number == nullptr || !IsInteger(number->text)) return std::nullopt;
@@ -143,6 +138,11 @@ const text::OrderedJson::Array* FieldReader::Array(std::string_view key) {
   if (value == nullptr) return nullptr;
   if (value->if_array() == nullptr) FailType(error_, PathOf(key), *value, "an array");
   return value->if_array();
+}
+
+void FailMissing(FieldReader& object, std::string_view key, std::string_view what) {
+  object.error().Set(ApiErrorKind::kMissingField,
+                     fmt::format("'{}' is required: {}.", object.PathOf(key), what), object.PathOf(key));
 }
 
 }  // namespace millrace::api

@@ -24,6 +24,7 @@
 #include "api/prepare_generation.h"
 #include "api/random_id.h"
 #include "api/replay_store.h"
+#include "api/responses_prepare.h"
 #include "api/server_info.h"
 #include "api/tokenize_endpoint.h"
 #include "api/work_queue.h"
@@ -146,6 +147,7 @@ struct Service::Impl {
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
   void Messages(Call call) { Generate(std::move(call), PrepareMessages); }
   void CountTokens(Call call) { AnswerBody(std::move(call), CountMessageTokens); }
+  void Responses(Call call) { Generate(std::move(call), PrepareResponses); }
   void Tokenize(Call call) { AnswerBody(std::move(call), AnswerTokenize); }
   void Detokenize(Call call) { AnswerBody(std::move(call), AnswerDetokenize); }
   void ListModels(Call call);
@@ -182,6 +184,7 @@ std::span<const Service::Impl::Route> Service::Impl::Routes() {
       {{"POST", "/v1/completions"}, &Impl::Completion},
       {{"POST", "/v1/messages"}, &Impl::Messages},
       {{"POST", "/v1/messages/count_tokens"}, &Impl::CountTokens},
+      {{"POST", "/v1/responses"}, &Impl::Responses},
       {{"GET", "/v1/models"}, &Impl::ListModels},
       {{"GET", "/v1/models/"}, &Impl::GetModel},
       {{"GET", "/health", kOpen}, &Impl::Health},
