@@ -135,32 +135,6 @@ std::string_view HarmlessText(Harmless harmless) {
   return "null";
 }
 
-std::vector<std::string> ReadStop(FieldReader& body) {
-  constexpr std::string_view kExpected = "a non-empty string or an array of up to 16 of them";
-  const text::OrderedJson* const stop = body.Find("stop");
-  std::vector<std::string> strings;
-  if (stop == nullptr) return strings;
-  const auto add = [&](const text::OrderedJson& value, const std::string& path) {
-    const std::string* const text = value.if_string();
-    if (text == nullptr) return FailType(body.error(), path, value, kExpected);
-    if (text->empty() || text->size() > kMaxStopBytes) {
-      return FailValue(body.error(), path, value, fmt::format("a string of 1 to {} bytes", kMaxStopBytes));
-    }
-    strings.push_back(*text);
-  };
-  if (stop->if_array() == nullptr) {
-    add(*stop, "stop");
-    return strings;
-  }
-  const text::OrderedJson::Array& array = *stop->if_array();
-  if (array.size() > kMaxStopStrings) {
-    FailValue(body.error(), "stop", *stop, kExpected);
-    return strings;
-  }
-  for (size_t i = 0; i < array.size(); ++i) add(array[i], fmt::format("stop[{}]", i));
-  return strings;
-}
-
 std::vector<TokenId> ReadStopTokenIds(FieldReader& body) {
   const text::OrderedJson* const ids = body.Find("stop_token_ids");
   if (ids == nullptr) return {};
@@ -179,18 +153,6 @@ std::optional<int64_t> ReadMaxTokens(FieldReader& body) {
   const std::optional<int64_t> old_name = body.Int("max_tokens", 1, kInt64Max);
   const std::optional<int64_t> new_name = body.Int("max_completion_tokens", 1, kInt64Max);
   return new_name ? new_name : old_name;
-}
-
-// -1 is vLLM's way to switch it off.
-int32_t ReadTopK(FieldReader& body) {
-  const int64_t top_k = body.Int("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(0);
-  return top_k < 0 ? 0 : static_cast<int32_t>(top_k);
-}
-
-// OpenAI allows 0, which leaves the most probable token alone; the sampler wants a share above 0.
-float ReadTopP(FieldReader& body) {
-  constexpr double kOnlyTheMostProbable = 1e-9;
-  return static_cast<float>(std::max(body.Number("top_p", 0, 1).value_or(1), kOnlyTheMostProbable));
 }
 
 float ReadRepetitionPenalty(FieldReader& body) {
@@ -238,6 +200,42 @@ std::vector<TokenBias> ReadLogitBias(FieldReader& body) {
 }
 
 }  // namespace
+
+std::vector<std::string> ReadStopStrings(FieldReader& body, std::string_view key) {
+  constexpr std::string_view kExpected = "a non-empty string or an array of up to 16 of them";
+  const text::OrderedJson* const stop = body.Find(key);
+  std::vector<std::string> strings;
+  if (stop == nullptr) return strings;
+  const auto add = [&](const text::OrderedJson& value, const std::string& path) {
+    const std::string* const text = value.if_string();
+    if (text == nullptr) return FailType(body.error(), path, value, kExpected);
+    if (text->empty() || text->size() > kMaxStopBytes) {
+      return FailValue(body.error(), path, value, fmt::format("a string of 1 to {} bytes", kMaxStopBytes));
+    }
+    strings.push_back(*text);
+  };
+  if (stop->if_array() == nullptr) {
+    add(*stop, body.PathOf(key));
+    return strings;
+  }
+  const text::OrderedJson::Array& array = *stop->if_array();
+  if (array.size() > kMaxStopStrings) {
+    FailValue(body.error(), body.PathOf(key), *stop, kExpected);
+    return strings;
+  }
+  for (size_t i = 0; i < array.size(); ++i) add(array[i], fmt::format("{}[{}]", body.PathOf(key), i));
+  return strings;
+}
+
+int32_t ReadTopK(FieldReader& body) {
+  const int64_t top_k = body.Int("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(0);
+  return top_k < 0 ? 0 : static_cast<int32_t>(top_k);
+}
+
+float ReadTopP(FieldReader& body) {
+  constexpr double kOnlyTheMostProbable = 1e-9;
+  return static_cast<float>(std::max(body.Number("top_p", 0, 1).value_or(1), kOnlyTheMostProbable));
+}
 
 std::vector<TokenId> ReadTokenIds(const text::OrderedJson::Array& array, const std::string& path,
                                   FirstError& error) {
@@ -287,7 +285,7 @@ OutputOptions ReadOutputOptions(FieldReader& body) {
   output.min_tokens = ReadMinTokens(body, output.max_tokens);
   const std::optional<int64_t> seed = body.Int("seed", std::numeric_limits<int64_t>::min(), kInt64Max);
   if (seed) output.seed = static_cast<uint64_t>(*seed);
-  output.stop = ReadStop(body);
+  output.stop = ReadStopStrings(body, "stop");
   output.stop_token_ids = ReadStopTokenIds(body);
   output.ignore_eos = body.Bool("ignore_eos").value_or(false);
   output.n = static_cast<int>(body.Int("n", 1, kMaxChoices).value_or(1));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/field_reader.h"
@@ -14,6 +15,13 @@ inline constexpr int kMaxChoices = 128;
 
 // Everything of OutputOptions but logprobs, whose spelling differs between the endpoints.
 OutputOptions ReadOutputOptions(FieldReader& body);
+
+// The fields that other dialects share. Strings that end an answer: one, or an array of up to 16.
+std::vector<std::string> ReadStopStrings(FieldReader& body, std::string_view key);
+// "top_p"; 0, which leaves the most probable token alone, is to the sampler a share just above it.
+float ReadTopP(FieldReader& body);
+// "top_k"; -1 is vLLM's way to switch it off.
+int32_t ReadTopK(FieldReader& body);
 
 enum class OpenAiEndpoint : uint8_t { kChat, kCompletions };
 
