@@ -13,13 +13,12 @@ void MoveTo(std::vector<ScoredToken>& from, std::vector<ScoredToken>& to) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// Streamed text may hold a key twice, when the model gave a parameter twice: the last value counts.
+}  // namespace
+
 std::string WithoutRepeatedKeys(std::string arguments) {
   const Result<text::OrderedJson> parsed = text::ParseOrderedJson(arguments);
   return parsed.ok() ? text::PythonJson(*parsed) : std::move(arguments);
 }
-
-}  // namespace
 
 void ChoiceBuilder::Append(TextDelta delta) {
   choice_.reasoning += delta.reasoning;

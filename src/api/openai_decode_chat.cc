@@ -129,7 +129,7 @@ std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& ob
   request.parallel_tool_calls = body.Bool("parallel_tool_calls").value_or(true);
   request.output = ReadOutputOptions(body);
   request.output.logprobs = ReadLogprobs(body);
-  ReadThinking(body, request.chat.options);
+  ReadThinking(body, std::nullopt, request.chat.options);
   if (!error.set()) ReadContinuation(body, request);
   if (!error.set()) CheckToolChoice(request, "tool_choice", error);
   if (error.set()) return error.Take();

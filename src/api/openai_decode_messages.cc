@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "text/tool_declaration.h"
+#include "api/message_fields.h"
 
 namespace millrace::api {
 namespace {
@@ -43,50 +43,6 @@ std::optional<text::Role> ReadRole(FieldReader& message) {
   return std::nullopt;
 }
 
-// One part of a content list. Only text: an image that is silently dropped is a wrong answer.
-std::string ReadPart(const text::OrderedJson& part, const std::string& path, FirstError& error) {
-  if (part.if_string() != nullptr) return *part.if_string();
-  if (part.if_object() == nullptr) {
-    FailType(error, path, part, "an object {\"type\": \"text\", \"text\": ...}");
-    return "";
-  }
-  FieldReader reader(part, path, error);
-  const std::optional<std::string> type = reader.String("type");
-  if (error.set()) return "";
-  const bool is_refusal = type == "refusal";
-  if (!is_refusal && type != "text" && type != "input_text" && type != "output_text") {
-    const bool is_image = type == "image_url" || type == "image" || type == "input_image";
-    error.Set(ApiErrorKind::kUnsupportedField,
-              fmt::format("'{}' is {}; {} Leave the part out or describe it in words.", reader.PathOf("type"),
-                          type ? "\"" + *type + "\"" : "missing",
-                          is_image ? "this server does not read images."
-                                   : "this server takes content parts of type text only."),
-              reader.PathOf("type"));
-    return "";
-  }
-  const std::string_view key = is_refusal ? "refusal" : "text";
-  const std::optional<std::string> text = reader.String(key);
-  if (!text && !error.set()) FailMissing(reader, key, "the part's text");
-  return text.value_or("");
-}
-
-// A string, null, or a list of parts.
-text::MessageContent ReadContent(FieldReader& message) {
-  const text::OrderedJson* const content = message.Find("content");
-  if (content == nullptr) return {};
-  if (content->if_string() != nullptr) return *content->if_string();
-  const std::string path = message.PathOf("content");
-  const text::OrderedJson::Array* const list = content->if_array();
-  if (list == nullptr) {
-    FailType(message.error(), path, *content, "a string or an array of text parts");
-    return {};
-  }
-  std::vector<text::ContentPart> parts;
-  for (size_t i = 0; i < list->size() && !message.error().set(); ++i)
-    parts.emplace_back(ReadPart((*list)[i], fmt::format("{}[{}]", path, i), message.error()));
-  return parts;
-}
-
 // What vLLM's and OpenRouter's clients send back: a list of {"text"}.
 std::string ReadReasoningDetails(FieldReader& message) {
   std::string reasoning;
@@ -107,16 +63,6 @@ std::string ReadReasoning(FieldReader& message) {
   return reasoning ? *reasoning : alias.value_or(details);
 }
 
-// A string of JSON, or the object itself; null and nothing are no arguments.
-std::string ReadArguments(FieldReader& function) {
-  const text::OrderedJson* const arguments = function.Find("arguments");
-  if (arguments == nullptr) return "";
-  if (arguments->if_string() != nullptr) return *arguments->if_string();
-  if (arguments->if_object() != nullptr) return text::PythonJson(*arguments);
-  FailType(function.error(), function.PathOf("arguments"), *arguments, "a string of JSON, or an object");
-  return "";
-}
-
 text::ToolCall ReadCall(FieldReader& call, text::ChatModel model) {
   text::ToolCall read;
   const std::optional<std::string> type = call.String("type");
@@ -131,21 +77,9 @@ text::ToolCall ReadCall(FieldReader& call, text::ChatModel model) {
     return read;
   }
   FieldReader function(*object, call.PathOf("function"), call.error());
-  const std::optional<std::string> name = function.String("name");
-  if (!name && !call.error().set()) FailMissing(function, "name", "the tool that was called");
-  read.arguments = ReadArguments(function);
-  if (call.error().set()) return read;
   const text::OrderedJson* const apart = call.Find("namespace");
-  Result<std::string> written =
-      text::WrittenCallName(*name, apart != nullptr ? apart : function.Find("namespace"), model);
-  if (written.ok()) {
-    read.name = std::move(written).value();
-  } else {
-    call.error().Set(
-        ApiErrorKind::kInvalidValue,
-        fmt::format("Invalid value for '{}': {}.", function.PathOf("name"), written.error().message()),
-        function.PathOf("name"));
-  }
+  read.name = ReadCallName(function, apart != nullptr ? apart : function.Find("namespace"), model);
+  read.arguments = ReadCallArguments(function);
   return read;
 }
 
@@ -189,7 +123,7 @@ text::ChatMessage ReadMessage(FieldReader& message, text::ChatModel model) {
   text::ChatMessage read;
   read.role = ReadRole(message).value_or(text::Role::kUser);
   RefuseUnsupportedMessageFields(message);
-  read.content = ReadContent(message);
+  read.content = ReadContent(message, "content");
   if (read.role == text::Role::kTool) read.tool_call_id = message.String("tool_call_id").value_or("");
   if (read.role != text::Role::kAssistant) return read;
   read.reasoning = ReadReasoning(message);

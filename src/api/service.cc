@@ -18,6 +18,7 @@
 #include "api/openai_prepare.h"
 #include "api/prepare_generation.h"
 #include "api/random_id.h"
+#include "api/responses_prepare.h"
 #include "api/replay_store.h"
 #include "api/work_queue.h"
 #include "base/check.h"
@@ -122,7 +123,7 @@ struct Service::Impl {
     std::string_view path;    // ending in '/': whatever follows it, if anything does
     Handler handler;
   };
-  static const std::array<Route, 16> kRoutes;
+  static const std::array<Route, 17> kRoutes;
 
   void Dispatch(Call call);
   const Route* FindRoute(Call& call, std::string& allowed) const;
@@ -147,6 +148,7 @@ struct Service::Impl {
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
   void Messages(Call call) { Generate(std::move(call), PrepareMessages); }
   void CountTokens(Call call) { AnswerBody(std::move(call), CountMessageTokens); }
+  void Responses(Call call) { Generate(std::move(call), PrepareResponses); }
   void ListModels(Call call);
   void GetModel(Call call);
   void Health(Call call);
@@ -164,11 +166,12 @@ struct Service::Impl {
   WorkQueue prepare;  // last: its threads use the rest
 };
 
-const std::array<Service::Impl::Route, 16> Service::Impl::kRoutes = {{
+const std::array<Service::Impl::Route, 17> Service::Impl::kRoutes = {{
     {"POST", "/v1/chat/completions", &Impl::Chat},
     {"POST", "/v1/completions", &Impl::Completion},
     {"POST", "/v1/messages", &Impl::Messages},
     {"POST", "/v1/messages/count_tokens", &Impl::CountTokens},
+    {"POST", "/v1/responses", &Impl::Responses},
     {"GET", "/v1/models", &Impl::ListModels},
     {"GET", "/v1/models/", &Impl::GetModel},
     {"GET", "/health", &Impl::Health},

@@ -39,9 +39,10 @@ void SetThinking(std::optional<bool> thinking, std::optional<text::ReasoningMode
   if (options.thinking && effort && effort->thinking) options.reasoning_effort = effort->effort;
 }
 
-void ReadThinking(FieldReader& body, text::ChatOptions& options) {
+void ReadThinking(FieldReader& body, std::optional<text::ReasoningMode> effort, text::ChatOptions& options) {
   std::optional<bool> thinking = ReadThinkingType(body);
-  std::optional<text::ReasoningMode> effort = ReadEffort(body, "reasoning_effort");
+  const std::optional<text::ReasoningMode> top_level_effort = ReadEffort(body, "reasoning_effort");
+  if (!effort) effort = top_level_effort;
   if (const text::OrderedJson* const object = body.Object("chat_template_kwargs")) {
     FieldReader kwargs(*object, "chat_template_kwargs", body.error());
     const std::optional<bool> by_thinking = kwargs.Bool("thinking");

@@ -24,7 +24,7 @@ void SetThinking(std::optional<bool> thinking, std::optional<text::ReasoningMode
                  text::ChatOptions& options);
 
 // All of it as chat/completions spells it: thinking.type, chat_template_kwargs, enable_thinking,
-// reasoning_effort.
-void ReadThinking(FieldReader& body, text::ChatOptions& options);
+// reasoning_effort. `effort`: what the dialect's own field says; it goes before the other efforts.
+void ReadThinking(FieldReader& body, std::optional<text::ReasoningMode> effort, text::ChatOptions& options);
 
 }  // namespace millrace::api
