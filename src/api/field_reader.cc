@@ -145,9 +145,4 @@ const text::OrderedJson::Array* FieldReader::Array(std::string_view key) {
   return value->if_array();
 }
 
-void FailMissing(FieldReader& object, std::string_view key, std::string_view what) {
-  object.error().Set(ApiErrorKind::kMissingField,
-                     fmt::format("'{}' is required: {}.", object.PathOf(key), what), object.PathOf(key));
-}
-
 }  // namespace millrace::api

@@ -63,7 +63,4 @@ class FieldReader {
   FirstError& error_;
 };
 
-// "'input' is required: a string."
-void FailMissing(FieldReader& object, std::string_view key, std::string_view what);
-
 }  // namespace millrace::api
