@@ -73,7 +73,8 @@ AnthropicStreamReader Streamed(const AnthropicHead& head,
     for (int i = 0; i < fillers; ++i) stream += format->Filler();
     stream += format->Delta(0, delta);
   }
-  stream += format->ChoiceEnd(0, {}, end) + format->StreamEnd(kUsage);
+  stream += format->ChoiceEnd(0, {}, end);
+  stream += format->StreamEnd(kUsage);
   AnthropicStreamReader reader(stream);
   EXPECT_TRUE(reader.complete());
   return reader;
@@ -240,8 +241,9 @@ TEST(AnthropicFormat, ASilenceLaterOnGoesToTheOpenBlockOrIsAPing) {
 
 TEST(AnthropicFormat, AnErrorInMidStreamIsAnEventOfItsOwn) {
   const auto format = MakeAnthropicFormat(Head());
-  const std::string stream = format->StreamBegin(100) + format->Delta(0, Content("a")) +
-                             format->StreamError({ApiErrorKind::kInternal, "it broke", ""});
+  std::string stream = format->StreamBegin(100);
+  stream += format->Delta(0, Content("a"));
+  stream += format->StreamError({ApiErrorKind::kInternal, "it broke", ""});
   const AnthropicStreamReader reader(stream);
   EXPECT_FALSE(reader.complete());
   ASSERT_TRUE(reader.error());
