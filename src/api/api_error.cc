@@ -1,5 +1,6 @@
 #include "api/api_error.h"
 
+#include <fmt/format.h>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 
@@ -16,31 +17,38 @@ struct ErrorRow {
   int status;
   std::string_view type;
   std::string_view code;
+  std::string_view anthropic_type;
   int retry_after_seconds;
 };
 
 constexpr std::string_view kRequest = "invalid_request_error";
 constexpr std::string_view kServer = "server_error";
+// Anthropic's own.
+constexpr std::string_view kNotFound = "not_found_error";
+constexpr std::string_view kTooLarge = "request_too_large";
+constexpr std::string_view kOverloaded = "overloaded_error";
+constexpr std::string_view kApi = "api_error";
 
-constexpr std::array<ErrorRow, 18> kRows = {{
-    {ApiErrorKind::kInvalidType, 400, kRequest, "invalid_type", 0},
-    {ApiErrorKind::kInvalidValue, 400, kRequest, "invalid_value", 0},
-    {ApiErrorKind::kMissingField, 400, kRequest, "missing_required_parameter", 0},
-    {ApiErrorKind::kUnsupportedField, 400, kRequest, "unsupported_parameter", 0},
-    {ApiErrorKind::kInvalidJson, 400, kRequest, "invalid_json", 0},
-    {ApiErrorKind::kMalformedHttp, 400, kRequest, "malformed_request", 0},
-    {ApiErrorKind::kUnsupportedTransferEncoding, 501, kRequest, "unsupported_transfer_encoding", 0},
-    {ApiErrorKind::kContextLength, 400, kRequest, "context_length_exceeded", 0},
-    {ApiErrorKind::kModelNotFound, 404, kRequest, "model_not_found", 0},
-    {ApiErrorKind::kRouteNotFound, 404, kRequest, "unknown_url", 0},
-    {ApiErrorKind::kMethodNotAllowed, 405, kRequest, "method_not_allowed", 0},
-    {ApiErrorKind::kBodyTooLarge, 413, kRequest, "request_too_large", 0},
-    {ApiErrorKind::kHeadersTooLarge, 431, kRequest, "headers_too_large", 0},
-    {ApiErrorKind::kQueueFull, 429, "rate_limit_error", "queue_full", 2},
-    {ApiErrorKind::kOverloaded, 503, kServer, "overloaded", 1},
-    {ApiErrorKind::kDraining, 503, kServer, "shutting_down", 5},
-    {ApiErrorKind::kCancelled, 500, kServer, "generation_cancelled", 0},
-    {ApiErrorKind::kInternal, 500, kServer, "internal_error", 0},
+constexpr std::array<ErrorRow, 19> kRows = {{
+    {ApiErrorKind::kInvalidType, 400, kRequest, "invalid_type", kRequest, 0},
+    {ApiErrorKind::kInvalidValue, 400, kRequest, "invalid_value", kRequest, 0},
+    {ApiErrorKind::kMissingField, 400, kRequest, "missing_required_parameter", kRequest, 0},
+    {ApiErrorKind::kUnsupportedField, 400, kRequest, "unsupported_parameter", kRequest, 0},
+    {ApiErrorKind::kInvalidJson, 400, kRequest, "invalid_json", kRequest, 0},
+    {ApiErrorKind::kMalformedHttp, 400, kRequest, "malformed_request", kRequest, 0},
+    {ApiErrorKind::kUnsupportedTransferEncoding, 501, kRequest, "unsupported_transfer_encoding", kRequest, 0},
+    {ApiErrorKind::kUnauthorized, 401, kRequest, "invalid_api_key", "authentication_error", 0},
+    {ApiErrorKind::kContextLength, 400, kRequest, "context_length_exceeded", kRequest, 0},
+    {ApiErrorKind::kModelNotFound, 404, kRequest, "model_not_found", kNotFound, 0},
+    {ApiErrorKind::kRouteNotFound, 404, kRequest, "unknown_url", kNotFound, 0},
+    {ApiErrorKind::kMethodNotAllowed, 405, kRequest, "method_not_allowed", kRequest, 0},
+    {ApiErrorKind::kBodyTooLarge, 413, kRequest, "request_too_large", kTooLarge, 0},
+    {ApiErrorKind::kHeadersTooLarge, 431, kRequest, "headers_too_large", kTooLarge, 0},
+    {ApiErrorKind::kQueueFull, 429, "rate_limit_error", "queue_full", "rate_limit_error", 2},
+    {ApiErrorKind::kOverloaded, 503, kServer, "overloaded", kOverloaded, 1},
+    {ApiErrorKind::kDraining, 503, kServer, "shutting_down", kOverloaded, 5},
+    {ApiErrorKind::kCancelled, 500, kServer, "generation_cancelled", kApi, 0},
+    {ApiErrorKind::kInternal, 500, kServer, "internal_error", kApi, 0},
 }};
 
 constexpr bool RowsAreInOrder() {
@@ -56,11 +64,14 @@ const ErrorRow& RowOf(ApiErrorKind kind) {
 
 }  // namespace
 
-int ApiError::status() const {
-  return RowOf(kind).status;
+int ApiError::status(Dialect dialect) const {
+  constexpr int kAnthropicOverloaded = 529;
+  const ErrorRow& row = RowOf(kind);
+  return dialect == Dialect::kAnthropic && row.anthropic_type == kOverloaded ? kAnthropicOverloaded
+                                                                             : row.status;
 }
-std::string_view ApiError::type() const {
-  return RowOf(kind).type;
+std::string_view ApiError::type(Dialect dialect) const {
+  return dialect == Dialect::kAnthropic ? RowOf(kind).anthropic_type : RowOf(kind).type;
 }
 std::string_view ApiError::code() const {
   return RowOf(kind).code;
@@ -69,18 +80,35 @@ int ApiError::retry_after_seconds() const {
   return RowOf(kind).retry_after_seconds;
 }
 
-std::string ErrorJson(const ApiError& error) {
+namespace {
+
+// Clients of Anthropic's look for its own words, to make the conversation shorter.
+std::string MessageFor(const ApiError& error, Dialect dialect) {
+  if (dialect != Dialect::kAnthropic || !error.excess) return error.message;
+  return fmt::format("prompt is too long: {} tokens > {} maximum", error.excess->prompt_tokens,
+                     error.excess->max_tokens);
+}
+
+}  // namespace
+
+std::string ErrorJson(const ApiError& error, const ErrorStyle& style) {
+  boost::json::object body;
   boost::json::object detail;
   // It may quote what a client sent.
-  detail["message"] = text::RepairUtf8(error.message);
-  detail["type"] = error.type();
+  detail["message"] = text::RepairUtf8(MessageFor(error, style.dialect));
+  detail["type"] = error.type(style.dialect);
+  if (style.dialect == Dialect::kAnthropic) {
+    body["type"] = "error";
+    body["error"] = std::move(detail);
+    body["request_id"] = style.request_id;
+    return boost::json::serialize(body);
+  }
   if (error.param.empty()) {
     detail["param"] = nullptr;
   } else {
     detail["param"] = error.param;
   }
   detail["code"] = error.code();
-  boost::json::object body;
   body["error"] = std::move(detail);
   return boost::json::serialize(body);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/dialect.h"
 #include "base/result.h"
 
 namespace millrace::api {
@@ -19,6 +20,7 @@ enum class ApiErrorKind : uint8_t {
   kInvalidJson,       // the body is not JSON
   kMalformedHttp,     // the bytes on the connection are not HTTP/1.1
   kUnsupportedTransferEncoding,
+  kUnauthorized,   // no key that this server knows
   kContextLength,  // the prompt does not fit the model
   kModelNotFound,
   kRouteNotFound,
@@ -45,14 +47,21 @@ struct ApiError {
   std::string param = {};  // path of the field, "messages[2].content"; empty when no field is to blame
   std::optional<PromptExcess> excess = {};  // of kContextLength
 
-  int status() const;               // of HTTP
-  std::string_view type() const;    // OpenAI's error.type
-  std::string_view code() const;    // OpenAI's error.code
-  int retry_after_seconds() const;  // 0: no Retry-After header
+  int status(Dialect dialect = Dialect::kOpenAi) const;             // of HTTP
+  std::string_view type(Dialect dialect = Dialect::kOpenAi) const;  // error.type
+  std::string_view code() const;                                    // OpenAI's error.code; also for logs
+  int retry_after_seconds() const;                                  // 0: no Retry-After header
 };
 
-// OpenAI's error object: {"error":{"message","type","param","code"}}.
-std::string ErrorJson(const ApiError& error);
+// How the client of one request is told of an error.
+struct ErrorStyle {
+  Dialect dialect = Dialect::kOpenAi;
+  std::string_view request_id;  // part of Anthropic's object; may be empty
+};
+
+// OpenAI's {"error":{"message","type","param","code"}} or Anthropic's
+// {"type":"error","error":{"type","message"},"request_id"}.
+std::string ErrorJson(const ApiError& error, const ErrorStyle& style = {});
 
 // What an engine error means to a client.
 ApiError FromEngineError(const Error& error);

@@ -1,5 +1,6 @@
 #include "api/buffered_exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -32,7 +33,10 @@ void BufferedExchange::BeginStream(HttpResponse head, std::function<std::string(
 void BufferedExchange::Write(std::string_view bytes) {
   MILLRACE_CHECK(streaming_ && !ended_, "Write outside BeginStream and EndStream");
   if (gone_) return;
-  if (output_.size() + bytes.size() > max_output_bytes_) return MarkTooSlow();
+  // One write may be larger than the bound (a whole answer repeated at its end): no reader is to blame for
+  // it.
+  largest_write_ = std::max(largest_write_, bytes.size());
+  if (output_.size() + bytes.size() > max_output_bytes_ + largest_write_) return MarkTooSlow();
   output_ += bytes;
   Wake();
 }

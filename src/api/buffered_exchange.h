@@ -18,6 +18,7 @@ class BufferedExchange final : public Exchange {
   // Queues a task on the exchange's thread; any thread may call it.
   using Poster = std::function<void(std::function<void()>)>;
 
+  // `max_output_bytes`: how much may wait for the client beside the largest single write.
   BufferedExchange(Poster poster, size_t max_output_bytes)
       : poster_(std::move(poster)), max_output_bytes_(max_output_bytes) {}
 
@@ -59,6 +60,7 @@ class BufferedExchange final : public Exchange {
   std::optional<HttpResponse> head_;
   std::function<std::string()> idle_filler_;
   std::string output_;
+  size_t largest_write_ = 0;
   bool answered_ = false;
   bool streaming_ = false;
   bool ended_ = false;

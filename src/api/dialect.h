@@ -5,15 +5,10 @@
 
 namespace millrace::api {
 
-// Whose API a client speaks: decides the form of errors.
+// Whose API a client speaks; it decides the shape of errors.
 enum class Dialect : uint8_t { kOpenAi, kAnthropic };
 
-// By the path that was asked for: all below /v1/messages is Anthropic's.
-constexpr Dialect DialectOf(std::string_view path) {
-  constexpr std::string_view kMessages = "/v1/messages";
-  const bool below =
-      path.starts_with(kMessages) && (path.size() == kMessages.size() || path[kMessages.size()] == '/');
-  return below ? Dialect::kAnthropic : Dialect::kOpenAi;
-}
+// Of a request's path, whether a route exists there or not: Anthropic's is /v1/messages and all below it.
+Dialect DialectOf(std::string_view path);
 
 }  // namespace millrace::api

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/http_message.h"
+#include "api/request_record.h"
 
 namespace millrace::api {
 
@@ -42,6 +43,13 @@ class Exchange {
   // answer's end; at once if it is gone already. Replaces the one set before.
   virtual void SetOnGone(std::function<void()> on_gone) = 0;
   virtual bool gone() const = 0;
+
+  // For the request's line in the log: whoever learns a fact writes it here before the answer's end, on the
+  // exchange's thread.
+  RequestRecord& record() { return record_; }
+
+ private:
+  RequestRecord record_;
 };
 
 }  // namespace millrace::api

@@ -26,6 +26,7 @@ Generation::Generation(const text::Tokenizer& tokenizer, GenerationOptions optio
   if (!options_.parse) return;
   text::CompletionParser::Options parse;
   parse.starts_in_reasoning = options_.parse->starts_in_reasoning;
+  parse.continues_text = options_.parse->continues_text;
   if (options_.parse->tools) parse.tools = options_.parse->tools->schemas();
   parser_.emplace(tokenizer, options_.parse->ids, std::move(parse));
 }

@@ -86,6 +86,7 @@ struct AnswerEnd {
 struct ParseOptions {
   text::ControlIds ids;
   bool starts_in_reasoning = false;           // the prompt ends with an open reasoning block
+  bool continues_text = false;                // the prompt holds the beginning of the answer
   std::shared_ptr<const RequestTools> tools;  // nullptr: none, so that markup of calls is text
   bool discard_calls = false;                 // calls and their markup are left out
   bool one_call = false;                      // the answer ends after its first complete call

@@ -24,6 +24,24 @@ std::string_view MetricReason(engine::FinishReason reason) {
   return reason == engine::FinishReason::kCancelled ? "abort" : engine::FinishReasonName(reason);
 }
 
+// For the access log.
+std::string_view WordFor(const AnswerEnd& end) {
+  switch (end.kind) {
+    case AnswerEnd::Kind::kStop:
+    case AnswerEnd::Kind::kStopString:
+      return "stop";
+    case AnswerEnd::Kind::kLength:
+    case AnswerEnd::Kind::kOutputCap:
+    case AnswerEnd::Kind::kContextFull:
+      return "length";
+    case AnswerEnd::Kind::kToolCalls:
+      return "tool_calls";
+    case AnswerEnd::Kind::kRepetition:
+      return "repetition";
+  }
+  return "";
+}
+
 struct SequenceEvent {
   size_t choice = 0;
   Clock::time_point at;
@@ -36,6 +54,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       : backend_(backend), prepared_(std::move(prepared)), exchange_(std::move(exchange)) {}
 
   void Start() {
+    exchange_->record().model = prepared_.model;
     if (const std::optional<Error> error = SubmitAll()) {
       CancelAll();
       answered_ = true;
@@ -95,15 +114,15 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       }
     }
     unfinished_ = choices_.size();
+    backend_.metrics.OnRequest(choices_.size(),
+                               std::ranges::max(prepared_.limits, {}, &OutputLimit::tokens).tokens);
     prepared_.prompts.clear();
     return std::nullopt;
   }
 
   void BeginStream() {
-    HttpResponse head = StreamHead();
-    backend_.metrics.OnResponse(head.status);
     // Weak: the exchange outlives the job, and a filler that held the job would hold itself.
-    exchange_->BeginStream(std::move(head), [job = weak_from_this()] {
+    exchange_->BeginStream(StreamHead(), [job = weak_from_this()] {
       const auto self = job.lock();
       return self ? self->prepared_.format->Filler() : std::string();
     });
@@ -151,6 +170,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     } else {
       backend_.metrics.OnFirstToken(Seconds(at - prepared_.arrival));
     }
+    if (!first_token_) first_token_ = at;
     choice.last_token = at;
     Deliver(index, choice.generation.OnToken(event), stream);
     if (choice.generation.stopped()) backend_.engine.Cancel(choice.id);
@@ -171,7 +191,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     --unfinished_;
     const engine::FinishReason reason =
         choice.generation.stopped() ? engine::FinishReason::kStop : event.reason;
-    backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival));
+    backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival), event);
     if (answered_) return;
     if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
       return Fail(event, stream);
@@ -186,6 +206,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
   void Finish(std::string& stream) {
     answered_ = true;
+    Record(WordFor(choices_.front().generation.end()));
     if (prepared_.stream) {
       stream += prepared_.format->StreamEnd(Usage());
       end_stream_ = StreamEnd::kWhole;
@@ -196,29 +217,32 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     HttpResponse response;
     response.headers = prepared_.headers;
     response.body = prepared_.format->Whole(finished, Usage());
-    Send(std::move(response));
+    exchange_->Send(std::move(response));
   }
 
   void SendError(const ApiError& error) {
-    Send(ErrorResponse(prepared_.dialect, error, prepared_.request_id, prepared_.headers));
-  }
-
-  void Send(HttpResponse response) {
-    backend_.metrics.OnResponse(response.status);
-    exchange_->Send(std::move(response));
+    RecordError(error);
+    exchange_->Send(ErrorResponse(error, prepared_.headers, {prepared_.dialect, prepared_.request_id}));
   }
 
   // One sequence failed or was taken from us (the server is stopping, or the client left): the others go too.
   void Fail(const engine::FinishEvent& event, std::string& stream) {
     answered_ = true;
     CancelAll();
+    Record(MetricReason(event.reason));
     const ApiError error =
         event.error
             ? ApiError{ApiErrorKind::kInternal, event.error->message(), ""}
             : ApiError{ApiErrorKind::kDraining, "The server is shutting down and ended the generation.", ""};
     if (!prepared_.stream) return SendError(error);
+    RecordError(error);
     stream += prepared_.format->StreamError(error);
     end_stream_ = StreamEnd::kFailed;
+  }
+
+  // A client that has left was not told.
+  void RecordError(const ApiError& error) {
+    if (!exchange_->gone()) exchange_->record().error_code = error.code();
   }
 
   TokenUsage Usage() const {
@@ -236,11 +260,30 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     return total;
   }
 
+  // For the access log.
+  void Record(std::string_view reason) {
+    const TokenUsage usage = Usage();
+    GenerationFacts facts;
+    facts.prompt_tokens = usage.prompt_tokens;
+    facts.cached_tokens = usage.cached_tokens;
+    facts.generated_tokens = usage.completion_tokens;
+    facts.choices = choices_.size();
+    facts.finish_reason = reason;
+    if (first_token_) facts.first_token_seconds = Seconds(*first_token_ - prepared_.arrival);
+    Clock::time_point last = first_token_.value_or(Clock::time_point());
+    for (const Choice& choice : choices_) last = std::max(last, choice.last_token.value_or(last));
+    const auto after_first = usage.completion_tokens - static_cast<int64_t>(choices_.size());
+    if (after_first > 0 && last > *first_token_)
+      facts.decode_tokens_per_second = static_cast<double>(after_first) / Seconds(last - *first_token_);
+    exchange_->record().generation = std::move(facts);
+  }
+
   const GenerationBackend backend_;
   PreparedGeneration prepared_;
   const std::shared_ptr<Exchange> exchange_;
   std::vector<Choice> choices_;
   int64_t prompt_tokens_ = 0;
+  std::optional<Clock::time_point> first_token_;  // of any choice
   size_t unfinished_ = 0;
   bool answered_ = false;                // what still comes from the engine has no reader
   std::optional<StreamEnd> end_stream_;  // once the events of this turn are written

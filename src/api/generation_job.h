@@ -27,6 +27,8 @@ struct OutputLimit {
 // A decoded and encoded request, ready for the engine.
 struct PreparedGeneration {
   std::string request_id;
+  Dialect dialect = Dialect::kOpenAi;         // of errors before the answer has begun
+  std::string model;                          // as the client calls it
   std::vector<std::vector<TokenId>> prompts;  // each becomes `choices_per_prompt` sequences, in this order
   int choices_per_prompt = 1;
   engine::SamplingParams sampling;  // the seed of a prompt's first choice; the others count up from it
@@ -34,7 +36,6 @@ struct PreparedGeneration {
   GenerationOptions text;
   std::optional<AnswerRecorder> recorder;  // of what is to be remembered
   bool stream = false;
-  Dialect dialect = Dialect::kOpenAi;  // of errors before the answer has begun
   std::unique_ptr<AnswerFormat> format;
   HttpHeaders headers;  // of the answer
   std::chrono::steady_clock::time_point arrival;

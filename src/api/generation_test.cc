@@ -30,7 +30,9 @@ class GenerationTest : public ::testing::Test {
 
   GenerationOptions Reasoning(bool starts_in_reasoning) const {
     GenerationOptions options;
-    options.parse = ParseOptions{.ids = ids_, .starts_in_reasoning = starts_in_reasoning, .tools = nullptr};
+    options.parse.emplace();
+    options.parse->ids = ids_;
+    options.parse->starts_in_reasoning = starts_in_reasoning;
     return options;
   }
 
@@ -246,6 +248,15 @@ TEST_F(GenerationTest, StopStringsMatchNeitherMarkupNorArgumentsNorAcrossThem) {
   EXPECT_EQ(outcome.text.end.kind, Kind::kToolCalls);
   ASSERT_EQ(outcome.text.calls.size(), 1u);
   EXPECT_EQ(outcome.text.calls[0].arguments, R"({"a": "xyz"})");
+}
+
+TEST_F(GenerationTest, AThinkTokenBehindPrefilledTextIsText) {
+  GenerationOptions options = Reasoning(false);
+  EXPECT_EQ(RunText("<think>Hm.</think>Yes.", options).text.reasoning, "Hm.");
+  options.parse->continues_text = true;
+  const Outcome continued = RunText("<think> is a tag.", options);
+  EXPECT_EQ(continued.text.reasoning, "");
+  EXPECT_EQ(continued.text.content, "<think> is a tag.");
 }
 
 TEST_F(GenerationTest, EveryWayToEndHasItsName) {

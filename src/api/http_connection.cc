@@ -96,7 +96,7 @@ constexpr AnswerMode kLastAnswer = {false, false, false};
 
 using Parser = http::request_parser<http::string_body>;
 
-HttpRequest ToHttpRequest(http::request<http::string_body> message) {
+HttpRequest ToHead(const http::request_header<>& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   const RequestTarget target = SplitTarget({message.target().data(), message.target().size()});
@@ -104,7 +104,6 @@ HttpRequest ToHttpRequest(http::request<http::string_body> message) {
   request.query = std::string(target.query);
   for (const auto& field : message)
     request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
-  request.body = std::move(message.body());
   return request;
 }
 
@@ -198,18 +197,22 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     parser.header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
     parser.body_limit(shared_.options.max_body_bytes);
     ByteReservation body_memory;
-    stream_.expires_after(shared_.options.read_timeout);
     const error_code failure = co_await ReadRequest(parser, body_memory);
     if (refusal_ || failure) {
       if (!refusal_) refusal_ = RequestError(failure, shared_.options);
-      if (refusal_) co_await Refuse();
+      if (refusal_) co_await Refuse(ToHead(parser.get()));
+      co_return Next::kClose;
+    }
+    if (turned_away_) {
+      co_await WriteWhole(*std::exchange(turned_away_, std::nullopt), kLastAnswer);
       co_return Next::kClose;
     }
     AnswerMode mode;
     mode.keep_alive = parser.get().keep_alive();
     mode.http_1_0 = parser.get().version() < 11;
     mode.head_only = parser.get().method() == http::verb::head;
-    HttpRequest request = ToHttpRequest(parser.release());
+    HttpRequest request = ToHead(parser.get());
+    request.body = std::move(parser.get().body());
     request.body_memory = std::move(body_memory);
     request.body_memory.ShrinkTo(request.body.size());
     co_return co_await Answer(std::move(request), mode);
@@ -226,11 +229,16 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     co_return !failure;
   }
 
+  // Sets refusal_ or turned_away_ when the headers are reason enough not to read on.
   asio::awaitable<error_code> ReadRequest(Parser& parser, ByteReservation& body_memory) {
+    stream_.expires_after(shared_.options.header_timeout);
     const auto [header_failure, header_bytes] =
         co_await http::async_read_header(stream_, buffer_, parser, kTuple);
     if (header_failure) co_return header_failure;
     if ((refusal_ = HeaderError(parser.get()))) co_return error_code{};
+    if (parser.is_done()) co_return error_code{};  // no body
+    if (shared_.hooks.admit) turned_away_ = shared_.hooks.admit(ToHead(parser.get()));
+    if (turned_away_) co_return error_code{};
     std::optional<ByteReservation> reserved = ReserveBody(parser);
     if (!reserved) {
       refusal_ = ApiError{
@@ -239,6 +247,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
       co_return error_code{};
     }
     body_memory = *std::move(reserved);
+    stream_.expires_after(shared_.options.body_timeout);
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       const auto [failure, n] = co_await asio::async_write(stream_, asio::buffer(kContinue), kTuple);
@@ -354,6 +363,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
         if (!exchange.streaming()) co_return co_await WriteWhole(std::move(*head), mode);
         if (!co_await WriteStreamHead(*head, mode)) co_return false;
         head_sent = true;
+        continue;  // the client may have left meanwhile, and nothing would end a sleep
       }
       if (exchange.has_output()) {
         if (!co_await WriteStreamBytes(exchange, exchange.TakeOutput(), mode)) co_return false;
@@ -432,9 +442,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     co_return Written(failure);
   }
 
-  asio::awaitable<void> Refuse() {
+  asio::awaitable<void> Refuse(HttpRequest head) {
     shared_.stats.malformed.fetch_add(1, std::memory_order_relaxed);
-    HttpResponse response = ErrorResponse(*refusal_);
+    if (shared_.hooks.refused) shared_.hooks.refused(head, *refusal_);
+    HttpResponse response = ErrorResponse(*refusal_, {}, {DialectOf(head.path), {}});
     co_await WriteWhole(std::move(response), kLastAnswer);
   }
 
@@ -461,6 +472,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   beast::flat_buffer buffer_;
   std::shared_ptr<BufferedExchange> exchange_;  // of the request being answered
   std::optional<ApiError> refusal_;             // of a request that never reaches the handler
+  std::optional<HttpResponse> turned_away_;     // the admit hook's answer
   bool idle_ = false;
   bool watching_ = false;
   bool stop_watching_ = false;

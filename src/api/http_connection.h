@@ -37,6 +37,7 @@ class PostGate {
 struct HttpShared {
   HttpServerOptions options;
   HttpHandler handler;
+  HttpHooks hooks;
   std::shared_ptr<PostGate> gate;
   std::unordered_set<HttpConnection*> connections;
   std::shared_ptr<ByteBudget> bodies;  // memory of the bodies that are being read or not yet decoded

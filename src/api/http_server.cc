@@ -120,8 +120,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Bind(const HttpServerOptions& op
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
-Status HttpServer::Serve(HttpHandler handler) {
+Status HttpServer::Serve(HttpHandler handler, HttpHooks hooks) {
   impl_->shared.handler = std::move(handler);
+  impl_->shared.hooks = std::move(hooks);
   error_code failure;
   impl_->acceptor.listen(asio::socket_base::max_listen_connections, failure);
   if (failure) return impl_->Failed("listen on", failure);

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "api/api_error.h"
 #include "api/exchange.h"
 #include "base/result.h"
 
@@ -20,15 +22,26 @@ struct HttpServerOptions {
   size_t max_header_bytes = 64 << 10;   // request line and headers; more is 431
   size_t max_body_bytes = 32 << 20;     // one request; more is 413
   size_t max_bodies_bytes = 256 << 20;  // all that are being read or not yet decoded; more is 503
-  size_t max_output_bytes = 1 << 20;    // of a stream, queued for one client; more and it counts as gone
+  size_t max_output_bytes = 1 << 20;    // of a stream, queued for one client beside the largest single write;
+                                        // more and it counts as gone
   std::chrono::milliseconds idle_timeout{75'000};        // between requests of one connection
-  std::chrono::milliseconds read_timeout{60'000};        // a whole request, from its first byte
+  std::chrono::milliseconds header_timeout{20'000};      // request line and headers, from their first byte
+  std::chrono::milliseconds body_timeout{60'000};        // the body, from the headers' end
   std::chrono::milliseconds write_timeout{30'000};       // each 64 KiB of an answer
   std::chrono::milliseconds keep_alive_interval{5'000};  // silence of a stream before a filler is sent
 };
 
 // Called on the I/O thread for every request; see Exchange for how to answer.
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Exchange>)>;
+
+// Called on the I/O thread about requests that the handler does not see; either may be empty. `head` is the
+// request without its body, or as much of its head as could be read.
+struct HttpHooks {
+  // Asked before a body is read; an answer is sent instead of reading it, and the connection closes.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> admit;
+  // Told of a request that the server itself has refused.
+  std::function<void(const HttpRequest& head, const ApiError& error)> refused;
+};
 
 struct HttpServerStats {
   uint64_t connections = 0;   // open now
@@ -55,7 +68,7 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   // Listens and starts the I/O thread; call once. Error kIo as above.
-  Status Serve(HttpHandler handler);
+  Status Serve(HttpHandler handler, HttpHooks hooks = {});
 
   // The bound address as clients write it, "127.0.0.1:8000", and its port.
   std::string address() const;

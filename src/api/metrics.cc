@@ -7,6 +7,8 @@
 #include <prometheus/text_serializer.h>
 
 #include <array>
+#include <initializer_list>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,11 @@ const prometheus::Histogram::BucketBoundaries kTokenGapBuckets = {
 const prometheus::Histogram::BucketBoundaries kRequestBuckets = {
     0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1200, 1800, 3600, 7200};
 
+const prometheus::Histogram::BucketBoundaries kTokenCountBuckets = {
+    1,    2,    5,      10,     20,     50,      100,     200,     500,      1000,
+    2000, 5000, 10'000, 20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
+const prometheus::Histogram::BucketBoundaries kChoiceBuckets = {1, 2, 5, 10, 20, 50, 100};
+
 // One number taken from a snapshot when the metrics are asked for.
 template <typename Snapshot>
 struct Reading {
@@ -41,7 +48,12 @@ constexpr auto Field = [](const auto& snapshot) { return static_cast<double>(sna
 
 using engine::EngineStats;
 
-constexpr std::array<Reading<EngineStats>, 6> kEngineReadings = {{
+constexpr auto kRequests = [](const EngineStats& stats) {
+  return static_cast<double>(stats.finished_stop + stats.finished_length + stats.finished_repetition +
+                             stats.finished_cancelled + stats.finished_error);
+};
+
+constexpr Reading<EngineStats> kEngineReadings[] = {
     {"vllm:num_requests_running", "Sequences that hold a slot of the engine.", MetricType::Gauge,
      Field<&EngineStats::running>},
     {"vllm:num_requests_waiting", "Sequences in the queue.", MetricType::Gauge, Field<&EngineStats::waiting>},
@@ -49,11 +61,23 @@ constexpr std::array<Reading<EngineStats>, 6> kEngineReadings = {{
      Field<&EngineStats::prompt_tokens_total>},
     {"vllm:generation_tokens_total", "Tokens generated.", MetricType::Counter,
      Field<&EngineStats::generation_tokens_total>},
+    {"vllm:num_preemptions_total", "Sequences that lost their memory to others: none, admission reserves it.",
+     MetricType::Counter, [](const EngineStats&) { return 0.0; }},
+    {"sglang:num_running_reqs", "Sequences that hold a slot of the engine.", MetricType::Gauge,
+     Field<&EngineStats::running>},
+    {"sglang:num_queue_reqs", "Sequences in the queue.", MetricType::Gauge, Field<&EngineStats::waiting>},
+    {"sglang:prompt_tokens_total", "Prompt tokens computed.", MetricType::Counter,
+     Field<&EngineStats::prompt_tokens_total>},
+    {"sglang:generation_tokens_total", "Tokens generated.", MetricType::Counter,
+     Field<&EngineStats::generation_tokens_total>},
+    {"sglang:num_requests_total", "Sequences that have ended.", MetricType::Counter, kRequests},
+    {"sglang:num_aborted_requests_total", "Sequences that were cancelled.", MetricType::Counter,
+     Field<&EngineStats::finished_cancelled>},
     {"millrace_engine_steps_total", "Batches that the model has run.", MetricType::Counter,
      Field<&EngineStats::steps_total>},
     {"millrace_engine_step_age_seconds", "Since the running step began; 0 when idle. Growing: stuck.",
      MetricType::Gauge, Field<&EngineStats::current_step_age_seconds>},
-}};
+};
 
 constexpr std::array<Reading<HttpServerStats>, 6> kHttpReadings = {{
     {"millrace_http_connections", "Open connections.", MetricType::Gauge,
@@ -117,6 +141,26 @@ void Append(const Readings& readings, const Snapshot& snapshot, const Labels& la
   }
 }
 
+// The engine counts steps by itself; their sum is that of their tokens.
+MetricFamily StepTokens(const EngineStats& stats, const Labels& labels) {
+  ClientMetric metric;
+  metric.label = labels;
+  uint64_t steps = 0;
+  for (size_t i = 0; i < stats.steps_by_tokens.size(); ++i) {
+    steps += stats.steps_by_tokens[i];
+    const bool last = i == engine::kStepTokenBounds.size();
+    metric.histogram.bucket.push_back({steps, last ? std::numeric_limits<double>::infinity()
+                                                   : static_cast<double>(engine::kStepTokenBounds[i])});
+  }
+  metric.histogram.sample_count = steps;
+  metric.histogram.sample_sum =
+      static_cast<double>(stats.prompt_tokens_total + stats.generation_tokens_total);
+  return {"vllm:iteration_tokens_total",
+          "Tokens of a step, of prompts and generated.",
+          MetricType::Histogram,
+          {std::move(metric)}};
+}
+
 }  // namespace
 
 struct Metrics::Impl {
@@ -148,12 +192,56 @@ struct Metrics::Impl {
   std::function<ReplayStore::Stats()> replay_stats;
   prometheus::Registry registry;
 
-  prometheus::Histogram& first_token = Histogram(
-      "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", kFirstTokenBuckets);
-  prometheus::Histogram& token_gap =
-      Histogram("vllm:inter_token_latency_seconds", "Between two tokens of a sequence.", kTokenGapBuckets);
-  prometheus::Histogram& request_time =
-      Histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", kRequestBuckets);
+  // One measure under the names of both servers whose dashboards are about.
+  class Measure {
+   public:
+    Measure(Impl& impl, std::initializer_list<const char*> names, const char* help,
+            const prometheus::Histogram::BucketBoundaries& buckets) {
+      for (const char* name : names) histograms_.push_back(&impl.Histogram(name, help, buckets));
+    }
+    void Observe(double value) {
+      for (prometheus::Histogram* histogram : histograms_) histogram->Observe(value);
+    }
+
+   private:
+    std::vector<prometheus::Histogram*> histograms_;
+  };
+
+  Measure first_token{*this,
+                      {"vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds"},
+                      "From a request's arrival to its first token.",
+                      kFirstTokenBuckets};
+  Measure token_gap{*this,
+                    {"vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds",
+                     "sglang:inter_token_latency_seconds"},
+                    "Between two tokens of a sequence.",
+                    kTokenGapBuckets};
+  Measure request_time{*this,
+                       {"vllm:e2e_request_latency_seconds", "sglang:e2e_request_latency_seconds"},
+                       "From a request's arrival to its end.",
+                       kRequestBuckets};
+  Measure queue_time{*this,
+                     {"vllm:request_queue_time_seconds", "sglang:queue_time_seconds"},
+                     "In the engine's queue.",
+                     kRequestBuckets};
+  Measure prefill_time{
+      *this, {"vllm:request_prefill_time_seconds"}, "From admission to the first token.", kRequestBuckets};
+  Measure decode_time{
+      *this, {"vllm:request_decode_time_seconds"}, "From the first token to the end.", kRequestBuckets};
+  Measure inference_time{
+      *this, {"vllm:request_inference_time_seconds"}, "From admission to the end.", kRequestBuckets};
+  Measure mean_token_gap{*this,
+                         {"vllm:request_time_per_output_token_seconds"},
+                         "Between the tokens of a sequence, on average.",
+                         kTokenGapBuckets};
+  Measure prompt_tokens{*this, {"vllm:request_prompt_tokens"}, "Tokens of a prompt.", kTokenCountBuckets};
+  Measure generation_tokens{
+      *this, {"vllm:request_generation_tokens"}, "Tokens of an answer.", kTokenCountBuckets};
+  Measure max_tokens{*this,
+                     {"vllm:request_max_num_generation_tokens", "vllm:request_params_max_tokens"},
+                     "The most tokens that a request's answer may have.",
+                     kTokenCountBuckets};
+  Measure choices{*this, {"vllm:request_params_n"}, "Sequences of one request.", kChoiceBuckets};
   prometheus::Family<prometheus::Counter>& finished = prometheus::BuildCounter()
                                                           .Name("vllm:request_success_total")
                                                           .Help("Sequences that have ended, by reason.")
@@ -190,9 +278,27 @@ void Metrics::OnNextToken(double seconds_since_last) {
   impl_->token_gap.Observe(seconds_since_last);
 }
 
-void Metrics::OnFinished(std::string_view reason, double seconds_since_arrival) {
+void Metrics::OnRequest(size_t choices, int64_t max_tokens) {
+  impl_->choices.Observe(static_cast<double>(choices));
+  impl_->max_tokens.Observe(static_cast<double>(max_tokens));
+}
+
+void Metrics::OnFinished(std::string_view reason, double seconds_since_arrival,
+                         const engine::FinishEvent& event) {
   impl_->finished.Add({{"finished_reason", std::string(reason)}}).Increment();
   impl_->request_time.Observe(seconds_since_arrival);
+  const engine::RequestTimes& times = event.times;
+  if (times.admitted == 0) return;  // it never left the queue
+  impl_->queue_time.Observe(times.admitted);
+  impl_->inference_time.Observe(times.finished - times.admitted);
+  impl_->prompt_tokens.Observe(static_cast<double>(event.prompt_tokens));
+  impl_->generation_tokens.Observe(static_cast<double>(event.generated_tokens));
+  if (event.generated_tokens == 0) return;
+  const double decode_seconds = times.finished - times.first_token;
+  impl_->prefill_time.Observe(times.first_token - times.admitted);
+  impl_->decode_time.Observe(decode_seconds);
+  if (event.generated_tokens > 1)
+    impl_->mean_token_gap.Observe(decode_seconds / static_cast<double>(event.generated_tokens - 1));
 }
 
 void Metrics::OnResponse(int status) {
@@ -201,7 +307,9 @@ void Metrics::OnResponse(int status) {
 
 std::string Metrics::Serialize() const {
   std::vector<MetricFamily> families;
-  Append(kEngineReadings, impl_->engine.stats(), impl_->labels, families);
+  const engine::EngineStats stats = impl_->engine.stats();
+  Append(kEngineReadings, stats, impl_->labels, families);
+  families.push_back(StepTokens(stats, impl_->labels));
   if (impl_->http_stats) Append(kHttpReadings, impl_->http_stats(), {}, families);
   if (impl_->replay_stats) Append(kReplayReadings, impl_->replay_stats(), {}, families);
   if (impl_->ledger != nullptr) {

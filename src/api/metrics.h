@@ -27,10 +27,12 @@ class Metrics {
   // Adds what the replay store counts; call before it serves.
   void SetReplayStats(std::function<ReplayStore::Stats()> stats);
 
+  // One call for each request: how many sequences it asks for, and the most tokens that one may generate.
+  void OnRequest(size_t choices, int64_t max_tokens);
   void OnFirstToken(double seconds_since_arrival);
   void OnNextToken(double seconds_since_last);
   // `reason`: "stop", "length", "repetition", "abort" or "error"; one call for each choice.
-  void OnFinished(std::string_view reason, double seconds_since_arrival);
+  void OnFinished(std::string_view reason, double seconds_since_arrival, const engine::FinishEvent& event);
   void OnResponse(int status);
 
   // Prometheus text exposition format.

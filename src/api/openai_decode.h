@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "api/api_error.h"
+#include "api/chat_defaults.h"
 #include "api/requests.h"
 #include "text/chat_model.h"
 
@@ -16,8 +17,8 @@ namespace millrace::api {
 // does not have (functions, response_format, ...) is refused unless its value asks for nothing. Invalid UTF-8
 // and lone surrogates become U+FFFD. Any thread; nothing is kept.
 std::variant<CompletionRequest, ApiError> DecodeCompletionRequest(std::string_view body);
-// `model`: whose names of tools a chat writes.
+// `defaults`: of chats that do not say whether to think. `model`: whose names of tools a chat writes.
 std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(
-    std::string_view body, text::ChatModel model = text::ChatModel::kV41);
+    std::string_view body, const ChatDefaults& defaults = {}, text::ChatModel model = text::ChatModel::kV41);
 
 }  // namespace millrace::api

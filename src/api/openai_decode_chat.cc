@@ -118,7 +118,8 @@ void ReadContinuation(FieldReader& body, ChatCompletionRequest& request) {
   }
 }
 
-std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& object, text::ChatModel model) {
+std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& object,
+                                                     const ChatDefaults& defaults, text::ChatModel model) {
   FirstError error;
   FieldReader body(object, "", error);
   ChatCompletionRequest request;
@@ -129,7 +130,7 @@ std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& ob
   request.parallel_tool_calls = body.Bool("parallel_tool_calls").value_or(true);
   request.output = ReadOutputOptions(body);
   request.output.logprobs = ReadLogprobs(body);
-  ReadThinking(body, std::nullopt, request.chat.options);
+  ReadThinking(body, std::nullopt, defaults, request.chat.options);
   if (!error.set()) ReadContinuation(body, request);
   if (!error.set()) CheckToolChoice(request, "tool_choice", error);
   if (error.set()) return error.Take();
@@ -139,10 +140,11 @@ std::variant<ChatCompletionRequest, ApiError> Decode(const text::OrderedJson& ob
 }  // namespace
 
 std::variant<ChatCompletionRequest, ApiError> DecodeChatRequest(std::string_view body,
+                                                                const ChatDefaults& defaults,
                                                                 text::ChatModel model) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  return Decode(std::get<text::OrderedJson>(parsed), model);
+  return Decode(std::get<text::OrderedJson>(parsed), defaults, model);
 }
 
 }  // namespace millrace::api

@@ -20,7 +20,7 @@ std::string Body(const std::string& fields,
 }
 
 ChatCompletionRequest Decoded(const std::string& body, text::ChatModel model = text::ChatModel::kV41) {
-  auto result = DecodeChatRequest(body, model);
+  auto result = DecodeChatRequest(body, {}, model);
   if (const ApiError* const error = std::get_if<ApiError>(&result)) {
     ADD_FAILURE() << error->message;
     return {};

@@ -9,6 +9,7 @@
 
 #include "api/forced_call.h"
 #include "api/random_id.h"
+#include "base/log.h"
 
 namespace millrace::api {
 namespace {
@@ -51,6 +52,10 @@ engine::SamplingParams SamplingOf(const OutputOptions& output) {
 
 }  // namespace
 
+const std::string& ModelName(const ServedModel& model, const OutputOptions& output) {
+  return output.model.empty() ? model.names.front() : output.model;
+}
+
 std::optional<ApiError> CheckModel(const ServedModel& model, const std::string& name) {
   if (name.empty() || model.Knows(name)) return std::nullopt;
   return ApiError{ApiErrorKind::kModelNotFound,
@@ -87,6 +92,7 @@ PreparedGeneration PrepareSequences(const ServedModel& model, const RequestOrigi
   prepared.request_id = origin.request_id;
   prepared.arrival = origin.arrival;
   prepared.dialect = origin.dialect;
+  prepared.model = ModelName(model, output);
   prepared.choices_per_prompt = output.n;
   prepared.stream = output.stream;
   prepared.sampling = SamplingOf(output);
@@ -113,7 +119,8 @@ std::variant<EncodedChat, ApiError> EncodeChat(const ServedModel& model, ChatCom
   if (model.replays != nullptr) conversation = model.replays->Restore(request.chat.messages);
   const Result<text::ChatPrompt> prompt = model.encoder.Render(request.chat);
   if (!prompt.ok()) return ApiError{ApiErrorKind::kInvalidValue, prompt.error().message(), "messages"};
-  return EncodedChat{model.encoder.Encode(*prompt), prompt->starts_in_reasoning, conversation};
+  return EncodedChat{model.encoder.Encode(*prompt), prompt->starts_in_reasoning, conversation,
+                     prompt->repeated_call_ids};
 }
 
 std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel& model,
@@ -127,10 +134,17 @@ std::variant<PreparedGeneration, ApiError> PrepareChatRequest(const ServedModel&
   if (std::optional<ApiError> error = CheckPrompt(model, prompt.ids, "messages", "messages"))
     return *std::move(error);
 
+  if (prompt.repeated_call_ids) {
+    const LogField fields[] = {{"request_id", origin.request_id}};
+    LogEvent("repeated_call_ids", fields);
+  }
+
   const bool starts_in_reasoning = prompt.starts_in_reasoning;
   ParseOptions parse;
   parse.ids = model.encoder.control_ids();
   parse.starts_in_reasoning = starts_in_reasoning;
+  parse.continues_text =
+      request.chat.options.continue_final_message && !request.chat.messages.back().content.empty();
   parse.tools = request.tools;
   parse.discard_calls = request.tool_choice.kind == ToolChoice::Kind::kNone;
   parse.one_call = !request.parallel_tool_calls;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/api_error.h"
+#include "api/chat_defaults.h"
 #include "api/dialect.h"
 #include "api/generation_job.h"
 #include "api/replay_store.h"
@@ -28,6 +29,7 @@ struct ServedModel {
   int64_t default_max_tokens = 0;  // of requests that name no limit; 0: the rest of the context
   int64_t created = 0;             // seconds since 1970
   ReplayStore* replays = nullptr;  // outlives it; nullptr: nothing is remembered
+  ChatDefaults chat_defaults = {};
 
   // True for the public names and for those that clients of V4.1 are known to send.
   bool Knows(std::string_view name) const;
@@ -45,9 +47,13 @@ struct EncodedChat {
   std::vector<TokenId> ids;
   bool starts_in_reasoning = false;  // the completion begins inside the reasoning
   ConversationHash conversation;     // all of it
+  bool repeated_call_ids = false;    // as in text::ChatPrompt
 };
 
 // All functions here take time in proportion to the request, so they are not for an I/O thread. Any thread.
+
+// The model as the client calls it.
+const std::string& ModelName(const ServedModel& model, const OutputOptions& output);
 
 // Whether `name`, as a client wrote it ("": none), is served here: the error that says so if it is not.
 std::optional<ApiError> CheckModel(const ServedModel& model, const std::string& name);

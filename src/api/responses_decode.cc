@@ -122,7 +122,8 @@ std::string Echo(FieldReader& body, const ChatCompletionRequest& request) {
   return echo.Members();
 }
 
-std::variant<ResponsesRequest, ApiError> Decode(const text::OrderedJson& object, text::ChatModel model) {
+std::variant<ResponsesRequest, ApiError> Decode(const text::OrderedJson& object, const ChatDefaults& defaults,
+                                                text::ChatModel model) {
   FirstError error;
   FieldReader body(object, "", error);
   ResponsesRequest request;
@@ -134,7 +135,7 @@ std::variant<ResponsesRequest, ApiError> Decode(const text::OrderedJson& object,
   ReadResponsesTools(body, model, request);
   chat.parallel_tool_calls = body.Bool("parallel_tool_calls").value_or(true);
   chat.output = ReadOutput(body);
-  ReadThinking(body, ReadReasoningEffort(body), chat.chat.options);
+  ReadThinking(body, ReadReasoningEffort(body), defaults, chat.chat.options);
   request.seal_reasoning = Includes(body, "reasoning.encrypted_content");
   if (error.set()) return error.Take();
   request.echo = Echo(body, chat);
@@ -144,10 +145,11 @@ std::variant<ResponsesRequest, ApiError> Decode(const text::OrderedJson& object,
 }  // namespace
 
 std::variant<ResponsesRequest, ApiError> DecodeResponsesRequest(std::string_view body,
+                                                                const ChatDefaults& defaults,
                                                                 text::ChatModel model) {
   auto parsed = ParseJsonBody(body);
   if (ApiError* const error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  return Decode(std::get<text::OrderedJson>(parsed), model);
+  return Decode(std::get<text::OrderedJson>(parsed), defaults, model);
 }
 
 }  // namespace millrace::api

@@ -13,7 +13,7 @@ std::variant<PreparedGeneration, ApiError> PrepareResponses(const ServedModel& m
                                                             const RequestOrigin& origin,
                                                             std::string_view body) {
   using std::chrono::system_clock;
-  auto decoded = DecodeResponsesRequest(body, model.encoder.model());
+  auto decoded = DecodeResponsesRequest(body, model.chat_defaults, model.encoder.model());
   if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
   ResponsesRequest& request = std::get<ResponsesRequest>(decoded);
   const OutputOptions& output = request.chat.output;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/connect.h"
 #include "api/drain.h"
 
 namespace millrace::api {
@@ -58,11 +59,7 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::Start(ScriptedServerOpti
   server->service_ = std::make_unique<Service>(*server->engine_, *server->encoder_,
                                                std::move(options.service), &server->ledger_);
   MILLRACE_ASSIGN_OR_RETURN(server->http_, HttpServer::Bind(options.http));
-  server->service_->metrics().SetHttpStats([http = server->http_.get()] { return http->stats(); });
-  MILLRACE_RETURN_IF_ERROR(server->http_->Serve(
-      [service = server->service_.get()](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-        service->Handle(std::move(request), std::move(exchange));
-      }));
+  MILLRACE_RETURN_IF_ERROR(Connect(*server->http_, *server->service_));
   return server;
 }
 

@@ -206,6 +206,27 @@ TEST_F(ServerGenerationTest, ARawPromptIsTrustedAndBeginsWithBos) {
   EXPECT_EQ(std::ranges::count(chat, user), 1);
 }
 
+TEST_F(ServerGenerationTest, ASuffixMakesAHoleToBeFilledIn) {
+  Start();
+  server_->PlayByDefault("middle");
+  const text::Tokenizer& tokenizer = server_->tokenizer();
+  std::vector<TokenId> expected = {*tokenizer.FindToken("<｜begin▁of▁sentence｜>"),
+                                   *tokenizer.FindToken("<｜fim▁begin｜>")};
+  const auto append = [&](const std::vector<TokenId>& ids) {
+    expected.insert(expected.end(), ids.begin(), ids.end());
+  };
+  append(tokenizer.EncodeText("def f():"));
+  expected.push_back(*tokenizer.FindToken("<｜fim▁hole｜>"));
+  append(tokenizer.EncodeText("return x"));
+  expected.push_back(*tokenizer.FindToken("<｜fim▁end｜>"));
+  const json::object answer =
+      Answer(kCompletions, R"({"prompt":"def f():","suffix":"return x","max_tokens":1,"temperature":0})");
+  EXPECT_EQ(answer.at("usage").at("prompt_tokens").as_int64(), static_cast<int64_t>(expected.size()));
+  EXPECT_EQ(Read(1), expected);
+  Answer(kCompletions, R"({"prompt":"<｜begin▁of▁sentence｜>def f():","suffix":"return x","max_tokens":1})");
+  EXPECT_EQ(Read(2), expected) << "BOS stands once, in front";
+}
+
 TEST_F(ServerGenerationTest, CompletionLogprobsInTheOldForm) {
   Start();
   server_->PlayByDefault("Once there.");

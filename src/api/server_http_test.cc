@@ -229,7 +229,8 @@ TEST_F(ServerHttpTest, ConnectionsAboveTheLimitAreToldSo) {
 TEST_F(ServerHttpTest, SilentConnectionsAreClosed) {
   ScriptedServerOptions options;
   options.http.idle_timeout = std::chrono::milliseconds(50);
-  options.http.read_timeout = std::chrono::milliseconds(50);
+  options.http.header_timeout = std::chrono::milliseconds(50);
+  options.http.body_timeout = std::chrono::milliseconds(50);
   Start(options);
   SocketClient idle(port());
   EXPECT_TRUE(idle.ReadEnd());

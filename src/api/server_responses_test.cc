@@ -422,26 +422,6 @@ TEST_F(ServerResponsesTest, AFailureInMidStreamIsTheLastEvent) {
   EXPECT_THAT(Text(response.at("error").at("message")), HasSubstr("scripted failure"));
 }
 
-TEST_F(ServerResponsesTest, AnAnswerLargerThanTheOutputBoundArrives) {
-  ScriptedServerOptions options;
-  options.http.max_output_bytes = 4096;
-  Play("r</think>" + std::string(8000, 'x'), options);
-  const std::vector<json::object> events = Events(Ask(R"(,"stream":true)"));
-  EXPECT_EQ(Text(events.back().at("type")), "response.completed");
-  EXPECT_EQ(events.back()
-                .at("response")
-                .at("output")
-                .as_array()
-                .at(1)
-                .at("content")
-                .as_array()
-                .at(0)
-                .at("text")
-                .as_string()
-                .size(),
-            8000u);
-}
-
 TEST_F(ServerResponsesTest, RefusalsAreErrorsOfTheApi) {
   Play("x");
   ClientResponse response = AskOnce(port(), "POST", kPath, R"({"input":[{"type":"compaction"}]})");

@@ -5,27 +5,36 @@
 #include <boost/json/serialize.hpp>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "api/anthropic_prepare.h"
+#include "api/api_keys.h"
+#include "api/cors.h"
 #include "api/error_response.h"
 #include "api/generation_job.h"
+#include "api/health_generation.h"
+#include "api/observed_exchange.h"
 #include "api/openai_format.h"
 #include "api/openai_prepare.h"
 #include "api/prepare_generation.h"
 #include "api/random_id.h"
-#include "api/responses_prepare.h"
 #include "api/replay_store.h"
+#include "api/responses_prepare.h"
+#include "api/server_info.h"
+#include "api/tokenize_endpoint.h"
 #include "api/work_queue.h"
 #include "base/check.h"
 #include "base/log.h"
 
 namespace millrace::api {
 namespace {
+
+constexpr const char* kChallenge = R"(Bearer realm="millrace")";
 
 // Two, so that one prompt of a million tokens does not make the others wait for its encoding.
 constexpr int kPrepareThreads = 2;
@@ -69,29 +78,10 @@ std::string PercentDecoded(std::string_view text) {
   return out;
 }
 
-// For the log: what a client sent must not look like a line of its own.
-std::string OneLine(std::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      line += c;
-    }
-  }
-  return line;
-}
-
 std::string StatusJson(std::string_view status) {
   boost::json::object body;
   body["status"] = status;
   return boost::json::serialize(body);
-}
-
-// Under the name that the clients of each dialect look for.
-void AddRequestId(const RequestOrigin& origin, HttpHeaders& headers) {
-  headers.emplace_back("X-Request-Id", origin.request_id);
-  if (origin.dialect == Dialect::kAnthropic) headers.emplace_back("request-id", origin.request_id);
 }
 
 }  // namespace
@@ -111,24 +101,33 @@ struct Service::Impl {
               std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
                   .count(),
-              options.replay_bytes > 0 ? &replays : nullptr},
+              options.replay_bytes > 0 ? &replays : nullptr,
+              options.chat_defaults},
+        info{options.version, options.model_path, options.max_num_seqs, options.max_queue},
         metrics(options.served_model_names.front(), engine, ledger),
+        keys(options.api_keys),
+        cors(options.cors_origins),
+        access_log(std::make_shared<AccessLog>(options.access_log)),
         prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {
     metrics.SetReplayStats([this] { return replays.stats(); });
   }
 
   using Handler = void (Impl::*)(Call);
-  struct Route {
-    std::string_view method;  // HEAD goes where GET goes
-    std::string_view path;    // ending in '/': whatever follows it, if anything does
+  struct Route : Endpoint {
     Handler handler;
   };
-  static const std::array<Route, 17> kRoutes;
+  // HEAD goes where GET goes.
+  static std::span<const Route> Routes();
 
   void Dispatch(Call call);
   const Route* FindRoute(Call& call, std::string& allowed) const;
+  bool NeedsKey(const HttpRequest& request) const;
+  std::optional<ApiError> CheckKey(const HttpRequest& request) const;
+  HttpHeaders CommonHeaders(const HttpRequest& request, const std::string& request_id) const;
+  void Preflight(const Call& call);
+  void LogRefusal(const HttpRequest& head, const std::string& request_id, const ApiError& error, int status);
   void Respond(const Call& call, HttpResponse response);
-  void RespondError(const Call& call, const ApiError& error);
+  void RespondError(const Call& call, const ApiError& error, HttpHeaders headers = {});
   void RespondJson(const Call& call, std::string body, int status = 200);
 
   // Runs `work` on a thread of the service, then what it returns on the exchange's. Answers 429 when too much
@@ -149,44 +148,70 @@ struct Service::Impl {
   void Messages(Call call) { Generate(std::move(call), PrepareMessages); }
   void CountTokens(Call call) { AnswerBody(std::move(call), CountMessageTokens); }
   void Responses(Call call) { Generate(std::move(call), PrepareResponses); }
+  void Tokenize(Call call) { AnswerBody(std::move(call), AnswerTokenize); }
+  void Detokenize(Call call) { AnswerBody(std::move(call), AnswerDetokenize); }
   void ListModels(Call call);
   void GetModel(Call call);
   void Health(Call call);
   void Live(Call call) { RespondJson(call, StatusJson("alive")); }
+  void HealthGenerate(Call call);
+  void Load(Call call);
   void Ready(Call call);
   void Version(Call call);
+  void DescribeServer(Call call) { RespondJson(call, ServerInfoJson(info, model, !draining.load())); }
+  void DescribeModel(Call call) { RespondJson(call, ModelInfoJson(info, model)); }
   void ServeMetrics(Call call);
 
   engine::Engine& engine;
   const ServiceOptions options;
   ReplayStore replays;
   const ServedModel model;
+  const ServerInfo info;
   Metrics metrics;
+  const ApiKeys keys;
+  const CorsPolicy cors;
+  const std::shared_ptr<const AccessLog> access_log;
   std::atomic<bool> draining{false};
   WorkQueue prepare;  // last: its threads use the rest
 };
 
-const std::array<Service::Impl::Route, 17> Service::Impl::kRoutes = {{
-    {"POST", "/v1/chat/completions", &Impl::Chat},
-    {"POST", "/v1/completions", &Impl::Completion},
-    {"POST", "/v1/messages", &Impl::Messages},
-    {"POST", "/v1/messages/count_tokens", &Impl::CountTokens},
-    {"POST", "/v1/responses", &Impl::Responses},
-    {"GET", "/v1/models", &Impl::ListModels},
-    {"GET", "/v1/models/", &Impl::GetModel},
-    {"GET", "/health", &Impl::Health},
-    {"GET", "/live", &Impl::Live},
-    {"GET", "/livez", &Impl::Live},
-    {"GET", "/ping", &Impl::Live},
-    {"POST", "/ping", &Impl::Live},
-    {"GET", "/ready", &Impl::Ready},
-    {"GET", "/readyz", &Impl::Ready},
-    {"GET", "/version", &Impl::Version},
-    {"GET", "/metrics", &Impl::ServeMetrics},
-    {"GET", "/healthz", &Impl::Health},
-}};
+// Probes carry no keys.
+constexpr bool kOpen = false;
+
+std::span<const Service::Impl::Route> Service::Impl::Routes() {
+  static constexpr Route kRoutes[] = {
+      {{"POST", "/v1/chat/completions"}, &Impl::Chat},
+      {{"POST", "/v1/completions"}, &Impl::Completion},
+      {{"POST", "/v1/messages"}, &Impl::Messages},
+      {{"POST", "/v1/messages/count_tokens"}, &Impl::CountTokens},
+      {{"POST", "/v1/responses"}, &Impl::Responses},
+      {{"GET", "/v1/models"}, &Impl::ListModels},
+      {{"GET", "/v1/models/"}, &Impl::GetModel},
+      {{"GET", "/health", kOpen}, &Impl::Health},
+      {{"GET", "/healthz", kOpen}, &Impl::Health},
+      {{"GET", "/live", kOpen}, &Impl::Live},
+      {{"GET", "/livez", kOpen}, &Impl::Live},
+      {{"GET", "/ping", kOpen}, &Impl::Live},
+      {{"POST", "/ping", kOpen}, &Impl::Live},
+      {{"GET", "/ready", kOpen}, &Impl::Ready},
+      {{"GET", "/readyz", kOpen}, &Impl::Ready},
+      {{"POST", "/tokenize"}, &Impl::Tokenize},
+      {{"POST", "/detokenize"}, &Impl::Detokenize},
+      {{"GET", "/health_generate"}, &Impl::HealthGenerate},
+      {{"GET", "/load"}, &Impl::Load},
+      {{"GET", "/server_info"}, &Impl::DescribeServer},
+      {{"GET", "/get_server_info"}, &Impl::DescribeServer},
+      {{"GET", "/model_info"}, &Impl::DescribeModel},
+      {{"GET", "/get_model_info"}, &Impl::DescribeModel},
+      {{"GET", "/version"}, &Impl::Version},
+      {{"GET", "/metrics"}, &Impl::ServeMetrics},
+  };
+  return kRoutes;
+}
 
 void Service::Impl::Dispatch(Call call) {
+  if (cors.IsPreflight(call.request)) return Preflight(call);
+  if (const std::optional<ApiError> error = CheckKey(call.request)) return RespondError(call, *error);
   std::string allowed;
   const Route* const route = FindRoute(call, allowed);
   if (route != nullptr) return (this->*route->handler)(std::move(call));
@@ -195,18 +220,50 @@ void Service::Impl::Dispatch(Call call) {
     return RespondError(call,
                         {ApiErrorKind::kRouteNotFound, fmt::format("Unknown request URL: {}.", asked), ""});
   }
-  HttpResponse response;
+  allowed += ", OPTIONS";
   if (call.request.method == "OPTIONS") {
+    HttpResponse response;
     response.status = 204;
     response.content_type.clear();
-  } else {
-    response = ErrorResponse(
-        call.origin.dialect,
-        {ApiErrorKind::kMethodNotAllowed, fmt::format("Not allowed: {}. Use {}.", asked, allowed), ""},
-        call.origin.request_id);
+    response.headers.emplace_back("Allow", allowed);
+    return Respond(call, std::move(response));
   }
-  response.headers.emplace_back("Allow", allowed + ", OPTIONS");
+  RespondError(call,
+               {ApiErrorKind::kMethodNotAllowed, fmt::format("Not allowed: {}. Use {}.", asked, allowed), ""},
+               {{"Allow", allowed}});
+}
+
+void Service::Impl::Preflight(const Call& call) {
+  HttpResponse response;
+  response.status = 204;
+  response.content_type.clear();
+  response.headers = cors.PreflightHeaders(call.request);
   Respond(call, std::move(response));
+}
+
+// Also for paths that do not exist: what does is told to who has a key.
+bool Service::Impl::NeedsKey(const HttpRequest& request) const {
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  for (const Route& route : Routes())
+    if (!route.needs_key && route.path == request.path && route.method == method) return false;
+  return true;
+}
+
+std::optional<ApiError> Service::Impl::CheckKey(const HttpRequest& request) const {
+  if (keys.Open(request.headers) || !NeedsKey(request)) return std::nullopt;
+  return ApiError{
+      ApiErrorKind::kUnauthorized,
+      "The API key is missing or wrong. Send one that this server knows as 'Authorization: Bearer "
+      "KEY' or 'x-api-key: KEY'.",
+      ""};
+}
+
+HttpHeaders Service::Impl::CommonHeaders(const HttpRequest& request, const std::string& request_id) const {
+  HttpHeaders headers = cors.HeadersFor(request);
+  headers.emplace_back("X-Request-Id", request_id);
+  // Under the name that Anthropic's clients look for.
+  if (DialectOf(request.path) == Dialect::kAnthropic) headers.emplace_back("request-id", request_id);
+  return headers;
 }
 
 // `allowed`: the methods of the path, when none is the request's.
@@ -214,7 +271,7 @@ const Service::Impl::Route* Service::Impl::FindRoute(Call& call, std::string& al
   const std::string_view path = call.request.path;
   const std::string_view method =
       call.request.method == "HEAD" ? "GET" : std::string_view(call.request.method);
-  for (const Route& route : kRoutes) {
+  for (const Route& route : Routes()) {
     const bool is_prefix = route.path.ends_with('/');
     const bool matches =
         is_prefix ? path.starts_with(route.path) && path.size() > route.path.size() : path == route.path;
@@ -230,15 +287,24 @@ const Service::Impl::Route* Service::Impl::FindRoute(Call& call, std::string& al
 }
 
 void Service::Impl::Respond(const Call& call, HttpResponse response) {
-  metrics.OnResponse(response.status);
-  AddRequestId(call.origin, response.headers);
   call.exchange->Send(std::move(response));
 }
 
-void Service::Impl::RespondError(const Call& call, const ApiError& error) {
-  spdlog::info("request {}: {} {}: {}: {}", call.origin.request_id, OneLine(call.request.method),
-               OneLine(call.request.path), error.status(), OneLine(error.message));
-  Respond(call, ErrorResponse(call.origin.dialect, error, call.origin.request_id));
+void Service::Impl::RespondError(const Call& call, const ApiError& error, HttpHeaders headers) {
+  RequestRecord& record = call.exchange->record();
+  record.error_code = error.code();
+  record.error_param = error.param;
+  if (error.kind == ApiErrorKind::kUnauthorized) headers.emplace_back("WWW-Authenticate", kChallenge);
+  Respond(call, ErrorResponse(error, std::move(headers), {call.origin.dialect, call.origin.request_id}));
+}
+
+void Service::Impl::LogRefusal(const HttpRequest& head, const std::string& request_id, const ApiError& error,
+                               int status) {
+  metrics.OnResponse(status);
+  RequestRecord record;
+  record.error_code = error.code();
+  access_log->Write({request_id, head.method, head.path, std::chrono::steady_clock::now()}, record, status,
+                    0);
 }
 
 void Service::Impl::RespondJson(const Call& call, std::string body, int status) {
@@ -301,7 +367,6 @@ void Service::Impl::AnswerBody(Call call, AnswerFn fn) {
 void Service::Impl::StartPrepared(const Call& call, Prepared& prepared) {
   if (const ApiError* const error = std::get_if<ApiError>(&prepared)) return RespondError(call, *error);
   PreparedGeneration& generation = std::get<PreparedGeneration>(prepared);
-  AddRequestId(call.origin, generation.headers);
   StartGeneration({engine, model.encoder.tokenizer(), metrics}, std::move(generation), call.exchange);
 }
 
@@ -336,6 +401,22 @@ void Service::Impl::Health(Call call) {
   RespondJson(call, boost::json::serialize(body));
 }
 
+// While others' tokens come, they are the proof and no probe stands in the queue; an idle engine makes one.
+void Service::Impl::HealthGenerate(Call call) {
+  const engine::EngineStats stats = engine.stats();
+  const bool stuck = stats.current_step_age_seconds > static_cast<double>(options.stuck_after.count());
+  if (stuck) return RespondJson(call, StatusJson("stuck"), 503);
+  if (stats.running > 0) return RespondJson(call, StatusJson("busy"));
+  AnswerWithOneToken(engine, model.encoder.control_ids().bos, call.exchange);
+}
+
+void Service::Impl::Load(Call call) {
+  const engine::EngineStats stats = engine.stats();
+  boost::json::object body;
+  body["server_load"] = stats.running + stats.waiting;
+  RespondJson(call, boost::json::serialize(body));
+}
+
 void Service::Impl::Ready(Call call) {
   if (draining.load()) return RespondJson(call, StatusJson("shutting down"), 503);
   RespondJson(call, StatusJson("ready"));
@@ -365,9 +446,32 @@ Service::~Service() = default;
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   Call call;
   call.origin = {ChooseRequestId(request), std::chrono::steady_clock::now(), DialectOf(request.path)};
+  call.exchange = std::make_shared<ObservedExchange>(
+      std::move(exchange),
+      RequestLine{call.origin.request_id, request.method, request.path, call.origin.arrival},
+      impl_->CommonHeaders(request, call.origin.request_id), impl_->access_log, impl_->metrics);
   call.request = std::move(request);
-  call.exchange = std::move(exchange);
   impl_->Dispatch(std::move(call));
+}
+
+std::optional<HttpResponse> Service::Admit(const HttpRequest& head) {
+  const std::optional<ApiError> error = impl_->CheckKey(head);
+  if (!error) return std::nullopt;
+  const std::string request_id = ChooseRequestId(head);
+  HttpHeaders headers = impl_->CommonHeaders(head, request_id);
+  headers.emplace_back("WWW-Authenticate", kChallenge);
+  HttpResponse response = ErrorResponse(*error, std::move(headers), {DialectOf(head.path), request_id});
+  impl_->LogRefusal(head, request_id, *error, response.status);
+  return response;
+}
+
+void Service::OnRefused(const HttpRequest& head, const ApiError& error) {
+  impl_->LogRefusal(head, ChooseRequestId(head), error, error.status(DialectOf(head.path)));
+}
+
+std::vector<Endpoint> Service::Endpoints() {
+  const auto routes = Impl::Routes();
+  return {routes.begin(), routes.end()};
 }
 
 Metrics& Service::metrics() {

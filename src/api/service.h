@@ -4,9 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "api/access_log.h"
+#include "api/api_error.h"
+#include "api/chat_defaults.h"
 #include "api/exchange.h"
 #include "api/metrics.h"
 #include "base/ledger.h"
@@ -21,7 +26,21 @@ struct ServiceOptions {
   int max_preparing = 256;                      // requests that wait to be decoded; more are refused with 429
   size_t replay_bytes = size_t{128} << 20;      // answers that are remembered for later prompts; 0: none
   std::string version;
-  std::chrono::seconds stuck_after{300};  // a step that runs longer makes /health say "stuck"
+  std::chrono::seconds stuck_after{300};       // a step that runs longer makes /health say "stuck"
+  std::vector<std::string> api_keys = {};      // none: open to everyone; see ApiKeys
+  std::vector<std::string> cors_origins = {};  // none: web pages may not read answers; see CorsPolicy
+  AccessLogOptions access_log = {};
+  ChatDefaults chat_defaults = {};
+  std::string model_path = {};  // these three as /get_server_info tells them
+  int max_num_seqs = 0;
+  int max_queue = 0;
+};
+
+// A row of the table of endpoints.
+struct Endpoint {
+  std::string_view method;
+  std::string_view path;  // ending in '/': whatever follows it, if anything does
+  bool needs_key = true;  // when the server has keys
 };
 
 // The endpoints, apart from any transport: decodes requests, answers them through their exchanges.
@@ -39,6 +58,14 @@ class Service {
   // Takes one request; on the exchange's thread. Returns at once: what takes long is done on threads of the
   // service, and what is generated comes from the engine's.
   void Handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+
+  // The answer to a request that its headers are reason enough to refuse (it lacks the key), so that its body
+  // need not be read. On the exchange's thread.
+  std::optional<HttpResponse> Admit(const HttpRequest& head);
+  // The transport has refused a request; logs and counts it. On the exchange's thread.
+  void OnRefused(const HttpRequest& head, const ApiError& error);
+
+  static std::vector<Endpoint> Endpoints();
 
   Metrics& metrics();
 

@@ -166,7 +166,8 @@ std::vector<std::string> EventData(std::string_view body) {
   std::vector<std::string> events;
   while (!body.empty()) {
     const size_t end = std::min(body.find("\n\n"), body.size());
-    const std::string_view event = body.substr(0, end);
+    std::string_view event = body.substr(0, end);
+    if (event.starts_with("event: ")) event.remove_prefix(std::min(event.find('\n') + 1, event.size()));
     if (event.starts_with("data: ")) events.emplace_back(event.substr(6));
     body.remove_prefix(std::min(end + 2, body.size()));
   }

@@ -59,7 +59,7 @@ class SocketClient {
 ClientResponse AskOnce(uint16_t port, std::string_view method, std::string_view path,
                        std::string_view body = "");
 
-// The data of each server-sent event of `body`, comments left out.
+// The data of each server-sent event of `body`; names of events and comments are left out.
 std::vector<std::string> EventData(std::string_view body);
 
 }  // namespace millrace::api

@@ -34,12 +34,15 @@ std::optional<bool> ReadThinkingType(FieldReader& body) {
 }
 
 void SetThinking(std::optional<bool> thinking, std::optional<text::ReasoningMode> effort,
-                 text::ChatOptions& options) {
-  options.thinking = thinking.value_or(!effort || effort->thinking);
-  if (options.thinking && effort && effort->thinking) options.reasoning_effort = effort->effort;
+                 const ChatDefaults& defaults, text::ChatOptions& options) {
+  options.thinking = thinking.value_or(effort ? effort->thinking : defaults.thinking.value_or(true));
+  if (!options.thinking) return;
+  const bool given = effort && effort->thinking;
+  options.reasoning_effort = given ? effort->effort : defaults.reasoning_effort;
 }
 
-void ReadThinking(FieldReader& body, std::optional<text::ReasoningMode> effort, text::ChatOptions& options) {
+void ReadThinking(FieldReader& body, std::optional<text::ReasoningMode> effort, const ChatDefaults& defaults,
+                  text::ChatOptions& options) {
   std::optional<bool> thinking = ReadThinkingType(body);
   const std::optional<text::ReasoningMode> top_level_effort = ReadEffort(body, "reasoning_effort");
   if (!effort) effort = top_level_effort;
@@ -53,7 +56,7 @@ void ReadThinking(FieldReader& body, std::optional<text::ReasoningMode> effort, 
   }
   const std::optional<bool> top_level = body.Bool("enable_thinking");
   if (!thinking) thinking = top_level;
-  SetThinking(thinking, effort, options);
+  SetThinking(thinking, effort, defaults, options);
 }
 
 }  // namespace millrace::api

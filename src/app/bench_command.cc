@@ -11,6 +11,7 @@ void AddBenchCommand(CLI::App& root, Invocation& invocation) {
   AddBenchKernelsCommand(*command, invocation);
   AddBenchModelCommand(*command, invocation);
   AddBenchNumericsCommand(*command, invocation);
+  AddBenchTokenizerCommand(*command, invocation);
 }
 
 }  // namespace millrace::app

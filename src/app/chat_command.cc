@@ -140,9 +140,11 @@ class Chat {
   Result<TerminalAnswer> Answer() {
     MILLRACE_ASSIGN_OR_RETURN(const text::ChatPrompt prompt, encoder_.Render(request_));
     AnswerPrinter printer(isatty(STDOUT_FILENO));
+    api::ParseOptions parse;
+    parse.ids = encoder_.control_ids();
+    parse.starts_in_reasoning = prompt.starts_in_reasoning;
     Result<TerminalAnswer> answer = session_.Answer(
-        encoder_.Encode(prompt), api::ReasoningOptions{encoder_.control_ids(), prompt.starts_in_reasoning},
-        [&](const api::TextDelta& delta) { printer.Show(delta); });
+        encoder_.Encode(prompt), std::move(parse), [&](const api::TextDelta& delta) { printer.Show(delta); });
     printer.End();
     return answer;
   }

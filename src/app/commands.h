@@ -20,6 +20,7 @@ int ReportStatus(const Status& status);
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
 void AddBenchCommand(CLI::App& root, Invocation& invocation);
 void AddChatCommand(CLI::App& root, Invocation& invocation);
+void AddCompletionCommand(CLI::App& root, Invocation& invocation);
 void AddEncodeChatCommand(CLI::App& root, Invocation& invocation);
 void AddEvalCommand(CLI::App& root, Invocation& invocation);
 void AddGenerateCommand(CLI::App& root, Invocation& invocation);
@@ -33,5 +34,6 @@ void AddBenchContextCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchModelCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchNumericsCommand(CLI::App& bench, Invocation& invocation);
+void AddBenchTokenizerCommand(CLI::App& bench, Invocation& invocation);
 
 }  // namespace millrace::app

@@ -69,8 +69,8 @@ class ContextRunTest : public ::testing::Test {
     dir_ = fs::path(::testing::TempDir()) / "context_run_test";
     fs::remove_all(dir_);
     rig::Team team(1);
-    const auto written = model::WriteSyntheticCheckpoint(
-        {.preset = model::SyntheticPreset::kLong, .dir = dir_}, team.pool());
+    const auto written =
+        model::WriteSyntheticCheckpoint({.preset = model::SyntheticPreset::kLong, .dir = dir_}, team.pool());
     ASSERT_TRUE(written.ok()) << written.error().message();
   }
   static void TearDownTestSuite() { fs::remove_all(dir_); }

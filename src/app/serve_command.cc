@@ -1,14 +1,11 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,12 +13,15 @@
 #include <thread>
 #include <vector>
 
+#include "api/connect.h"
 #include "api/drain.h"
 #include "api/http_server.h"
 #include "api/service.h"
+#include "api/stats_reporter.h"
 #include "app/check_tokenizer.h"
 #include "app/commands.h"
-#include "app/forward_flags.h"
+#include "app/serve_flags.h"
+#include "app/settings.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/engine.h"
@@ -31,70 +31,6 @@
 
 namespace millrace::app {
 namespace {
-
-struct ServeFlags {
-  std::string checkpoint;
-  std::vector<std::string> served_model_names;
-  std::string max_model_len = "auto";
-  int max_num_seqs = engine::EngineOptions().max_num_seqs;
-  int max_queue = engine::EngineOptions().max_queue;
-  int64_t max_num_batched_tokens = engine::StepperOptions().max_batch_tokens;
-  std::optional<int64_t> max_total_tokens;
-  std::optional<double> ram_gib;
-  int threads = 0;
-  model::LateLayers late_layers = engine::StepperOptions().late_layers;
-  model::Numerics numerics = engine::StepperOptions().numerics;
-  int64_t default_max_tokens = api::ServiceOptions().default_max_tokens;
-  double shutdown_timeout_s = 30;
-  std::string log_level = "info";
-  api::HttpServerOptions http;
-};
-
-// "auto" and -1 are the checkpoint's own limit.
-Result<std::optional<int64_t>> ParseMaxModelLen(const std::string& value) {
-  if (value == "auto" || value == "-1") return std::optional<int64_t>();
-  char* end = nullptr;
-  const long long tokens = std::strtoll(value.c_str(), &end, 10);
-  if (value.empty() || *end != '\0' || tokens < 1) {
-    return Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--max-model-len is '{}'; give a number of tokens of at least 1, or auto", value));
-  }
-  return std::optional<int64_t>(tokens);
-}
-
-Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
-  engine::LoadOptions options;
-  MILLRACE_ASSIGN_OR_RETURN(options.stepper.max_model_len, ParseMaxModelLen(flags.max_model_len));
-  options.stepper.max_num_seqs = flags.max_num_seqs;
-  options.stepper.max_batch_tokens = flags.max_num_batched_tokens;
-  options.stepper.kv_tokens = flags.max_total_tokens;
-  options.stepper.late_layers = flags.late_layers;
-  options.stepper.numerics = flags.numerics;
-  if (flags.ram_gib) {
-    if (!std::isfinite(*flags.ram_gib)) {
-      return Error(ErrorCode::kInvalidArgument,
-                   fmt::format("--ram is {}; it must be a number", *flags.ram_gib));
-    }
-    options.stepper.ram_bytes = static_cast<uint64_t>(*flags.ram_gib * static_cast<double>(kGiB));
-  }
-  options.threads = flags.threads;
-  return options;
-}
-
-api::ServiceOptions ToServiceOptions(const ServeFlags& flags) {
-  api::ServiceOptions options;
-  options.served_model_names = flags.served_model_names;
-  if (options.served_model_names.empty()) {
-    // "models/mini/" is called mini.
-    const auto path = std::filesystem::absolute(flags.checkpoint).lexically_normal();
-    const auto name = path.has_filename() ? path.filename() : path.parent_path().filename();
-    options.served_model_names.push_back(name.string());
-  }
-  options.default_max_tokens = flags.default_max_tokens;
-  options.version = MILLRACE_VERSION;
-  return options;
-}
 
 void PrintMemory(const MemoryLedger& ledger) {
   fmt::print("{:<32} {:>12} {:>12}\n", "memory", "planned", "held");
@@ -156,33 +92,72 @@ void WaitForStop(const StopSignals& signals, const ServeFlags& flags, api::HttpS
                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(timeout));
 }
 
-Status Serve(const ServeFlags& flags) {
-  MILLRACE_RETURN_IF_ERROR(SetUpLog(flags.log_level));
-  MILLRACE_ASSIGN_OR_RETURN(const engine::LoadOptions load_options, ToLoadOptions(flags));
+// Settings from the environment and the file, for what the command line leaves open.
+Result<Settings> CompleteSettings(CLI::App& command, const ServeFlags& flags) {
+  SettingsRules rules;
+  rules.not_settings.insert(rules.not_settings.end(), {"config", "print-config"});
+  rules.secrets = {"api-key"};
+  Settings settings(command, rules);
+  MILLRACE_RETURN_IF_ERROR(settings.ApplyEnvironment(ProcessEnvironment()));
+  if (!flags.config_path.empty()) MILLRACE_RETURN_IF_ERROR(settings.ApplyFile(flags.config_path));
+  return settings;
+}
+
+// The parts' options, all checked before anything is loaded.
+struct ServePlan {
+  engine::LoadOptions load;
+  engine::EngineOptions engine;
+  api::HttpServerOptions http;
+  api::ServiceOptions service;
+  std::vector<std::string> warnings;
+};
+
+Result<ServePlan> PlanServing(const ServeFlags& flags, bool key_on_command_line) {
+  ServePlan plan;
+  if (flags.checkpoint.empty())
+    return Error(ErrorCode::kInvalidArgument, "a checkpoint is required: millrace serve DIRECTORY");
+  MILLRACE_ASSIGN_OR_RETURN(plan.load, ToLoadOptions(flags));
+  plan.engine = ToEngineOptions(flags);
+  MILLRACE_ASSIGN_OR_RETURN(plan.http, ToHttpOptions(flags));
+  MILLRACE_ASSIGN_OR_RETURN(CollectedKeys keys, CollectApiKeys(flags.api_keys, ProcessEnvironment()));
+  plan.warnings = std::move(keys.warnings);
+  if (key_on_command_line) {
+    plan.warnings.emplace_back(
+        "--api-key on the command line can be seen by every user of this machine: use --api-key-file or "
+        "MILLRACE_API_KEY");
+  }
+  if (keys.keys.empty() && !IsLoopback(plan.http.host)) {
+    plan.warnings.push_back(fmt::format(
+        "listening on {} without an API key: whoever reaches this machine can use the model; give "
+        "--api-key-file",
+        plan.http.host));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(plan.service, ToServiceOptions(flags, std::move(keys.keys)));
+  return plan;
+}
+
+Status Serve(const ServeFlags& flags, const ServePlan& plan) {
   const StopSignals signals;
   // The I/O thread, which calls the service, has ended when this function returns: DrainServer joins it.
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<api::HttpServer> http, api::HttpServer::Bind(flags.http));
-  MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded,
-                            engine::LoadStepModel(flags.checkpoint, load_options));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<api::HttpServer> http, api::HttpServer::Bind(plan.http));
+  MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded, engine::LoadStepModel(flags.checkpoint, plan.load));
   MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
   MILLRACE_ASSIGN_OR_RETURN(const text::ChatEncoder encoder, text::ChatEncoder::Create(tokenizer));
   MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, loaded.checkpoint->config()));
-  engine::EngineOptions engine_options;
-  engine_options.max_num_seqs = flags.max_num_seqs;
-  engine_options.max_queue = flags.max_queue;
-  engine_options.prefill_chunk = flags.max_num_batched_tokens;
-  engine::Engine engine(std::move(loaded.model), engine_options, loaded.ledger.get());
-  const api::ServiceOptions service_options = ToServiceOptions(flags);
-  api::Service service(engine, encoder, service_options, loaded.ledger.get());
-  service.metrics().SetHttpStats([&http] { return http->stats(); });
-  MILLRACE_RETURN_IF_ERROR(
-      http->Serve([&](api::HttpRequest request, std::shared_ptr<api::Exchange> exchange) {
-        service.Handle(std::move(request), std::move(exchange));
-      }));
+  engine::Engine engine(std::move(loaded.model), plan.engine, loaded.ledger.get());
+  api::Service service(engine, encoder, plan.service, loaded.ledger.get());
+  MILLRACE_RETURN_IF_ERROR(api::Connect(*http, service));
+  std::optional<api::StatsReporter> reporter;
+  if (!flags.disable_log_stats) {
+    const std::chrono::duration<double> interval(flags.log_stats_interval_s);
+    reporter.emplace(
+        engine, api::StatsReporterOptions{std::chrono::duration_cast<std::chrono::milliseconds>(interval),
+                                          ToLogFormat(flags)});
+  }
 
   PrintMemory(*loaded.ledger);
   fmt::print("millrace is ready: http://{} serves {} (context {} tokens, {} at a time)\n", http->address(),
-             fmt::join(service_options.served_model_names, ", "),
+             fmt::join(plan.service.served_model_names, ", "),
              WithThousands(static_cast<uint64_t>(engine.max_model_len())), flags.max_num_seqs);
   std::fflush(stdout);
 
@@ -191,62 +166,27 @@ Status Serve(const ServeFlags& flags) {
   return {};
 }
 
-void AddModelFlags(CLI::App& command, ServeFlags& flags) {
-  command
-      .add_option("checkpoint,-m,--model,--model-path", flags.checkpoint,
-                  "Directory of a checkpoint in the released format")
-      ->required();
-  command.add_option("--served-model-name,--alias,--model-id", flags.served_model_names,
-                     "Public names, the first is the default (the directory's name)");
-  command
-      .add_option("-c,--max-model-len,--context-length,--ctx-size", flags.max_model_len,
-                  "Longest sequence in tokens, prompt and answer together; auto: the checkpoint's limit")
-      ->capture_default_str();
-  command
-      .add_option("--max-num-seqs,--max-running-requests,--parallel", flags.max_num_seqs,
-                  "Sequences served at once")
-      ->check(CLI::Range(1, engine::kMaxNumSeqs))
-      ->capture_default_str();
-  command
-      .add_option("--max-queue,--max-queued-requests", flags.max_queue,
-                  "Sequences that may wait for a slot; more are answered 429")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  command
-      .add_option("--max-num-batched-tokens,--chunked-prefill-size,--prefill-chunk",
-                  flags.max_num_batched_tokens, "Tokens of one step; longer prompts are cut into chunks")
-      ->check(CLI::Range(int64_t{1}, engine::kMaxBatchTokens))
-      ->capture_default_str();
-  command
-      .add_option("--max-total-tokens", flags.max_total_tokens,
-                  "Tokens of all sequences together (default: enough for all at full length)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  command.add_option("--ram", flags.ram_gib, "Refuse to start when the plan needs more, in GiB")
-      ->check(CLI::Range(0.001, 1e9));
-  command.add_option("-t,--threads", flags.threads, "Compute threads; 0: one for each processor")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  AddLateLayersFlag(command, flags.late_layers);
-  AddNumericsFlag(command, flags.numerics);
-}
-
-void AddServerFlags(CLI::App& command, ServeFlags& flags) {
-  command.add_option("--host", flags.http.host, "Address to listen on; 0.0.0.0 is every interface")
-      ->capture_default_str();
-  command.add_option("--port", flags.http.port, "0: any free port; the ready line names it")
-      ->capture_default_str();
-  command
-      .add_option("--default-max-tokens", flags.default_max_tokens,
-                  "Most tokens of an answer whose request sets no limit; 0: the rest of the context")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
-      ->capture_default_str();
-  command
-      .add_option("--shutdown-timeout", flags.shutdown_timeout_s,
-                  "Seconds that running requests get to finish after SIGTERM or SIGINT")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error or off")
-      ->capture_default_str();
+// Exit status; what is wrong with the settings counts as a wrong command line.
+int Run(CLI::App& command, const ServeFlags& flags) {
+  const bool key_on_command_line = !flags.api_keys.keys.empty();
+  const auto refuse = [](const Error& error) {
+    fmt::print(stderr, "millrace: {}\n", error.message());
+    return 2;
+  };
+  const Result<Settings> settings = CompleteSettings(command, flags);
+  if (!settings.ok()) return refuse(settings.error());
+  const Status logging = SetUpLog(flags.log_level, ToLogFormat(flags));
+  if (!logging.ok()) return refuse(logging.error());
+  const Result<ServePlan> plan = PlanServing(flags, key_on_command_line);
+  if (!plan.ok()) return refuse(plan.error());
+  if (flags.print_config) {
+    fmt::print("{}", settings->Print());
+    return 0;
+  }
+  for (const std::string& line : settings->UnknownVariables(ProcessEnvironment())) spdlog::warn("{}", line);
+  for (const std::string& line : plan->warnings) spdlog::warn("{}", line);
+  for (const std::string& line : flags.notes) spdlog::info("{}", line);
+  return ReportStatus(Serve(flags, *plan));
 }
 
 }  // namespace
@@ -255,12 +195,15 @@ void AddServeCommand(CLI::App& root, Invocation& invocation) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* const command = root.add_subcommand("serve", "Serve a checkpoint over HTTP (OpenAI's API)");
   command->footer(
+      "Every flag can also be given as MILLRACE_FLAG in the environment (--max-num-seqs: "
+      "MILLRACE_MAX_NUM_SEQS) or in the file of --config; the command line wins over the environment, that "
+      "over "
+      "the file.\n"
       "SIGTERM or SIGINT: takes no new requests, lets running ones finish, exits 0. A second one ends at "
       "once.");
-  AddModelFlags(*command, *flags);
-  AddServerFlags(*command, *flags);
+  AddServeFlags(*command, *flags);
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(Serve(*flags)); }; });
+      [flags, command, &invocation] { invocation.run = [flags, command] { return Run(*command, *flags); }; });
 }
 
 }  // namespace millrace::app

@@ -107,7 +107,7 @@ TerminalSession::TerminalSession(InterruptSignal interrupt, text::Tokenizer toke
 }
 
 Result<TerminalAnswer> TerminalSession::Answer(std::vector<TokenId> prompt,
-                                               std::optional<api::ReasoningOptions> reasoning,
+                                               std::optional<api::ParseOptions> parse,
                                                FunctionRef<void(const api::TextDelta&)> show) {
   TerminalAnswer answer;
   answer.seed = next_seed_++;
@@ -119,7 +119,7 @@ Result<TerminalAnswer> TerminalSession::Answer(std::vector<TokenId> prompt,
   request.sampling.seed = answer.seed;
   request.sampling.max_tokens = max_tokens_.value_or(std::max<int64_t>(room, 1));
   api::GenerationOptions text;
-  text.reasoning = std::move(reasoning);
+  text.parse = std::move(parse);
   text.stop = stop_;
   api::Generation generation(tokenizer_, std::move(text));
   const auto take = [&](const api::TextDelta& delta) {
@@ -146,7 +146,7 @@ Result<TerminalAnswer> TerminalSession::Answer(std::vector<TokenId> prompt,
   const TokenQueue::Times times = queue->times();
   answer.first_token_seconds = Seconds(times.first - start);
   answer.seconds = Seconds(times.last - start);
-  answer.reason = generation.reason();
+  answer.reason = generation.stopped() ? engine::FinishReason::kStop : finish->reason;
   answer.usage = generation.usage();
   return answer;
 }

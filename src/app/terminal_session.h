@@ -66,7 +66,7 @@ class TerminalSession {
 
   // Answers `prompt`; `show` gets what is new, as it comes. Ctrl-C cancels the answer. An error when the
   // request is refused or its generation fails.
-  Result<TerminalAnswer> Answer(std::vector<TokenId> prompt, std::optional<api::ReasoningOptions> reasoning,
+  Result<TerminalAnswer> Answer(std::vector<TokenId> prompt, std::optional<api::ParseOptions> parse,
                                 FunctionRef<void(const api::TextDelta&)> show);
 
  private:

@@ -302,15 +302,16 @@ void Loop::Leave(Running sequence) {
   if (held_slot) pool_full_ = false;
   if (sequence.history != nullptr) free_histories_.push_back(sequence.history);
   sequence.state.reset();
+  sequence.times.finished = SecondsSince(sequence.queued.submitted);
   const FinishEvent event{.reason = *sequence.finished,
                           .prompt_tokens = static_cast<int64_t>(sequence.queued.request.prompt.size()),
                           .generated_tokens = sequence.generated,
+                          .times = sequence.times,
                           .error = std::move(sequence.error)};
-  sequence.times.finished = SecondsSince(sequence.queued.submitted);
   // Counted before the sink hears of it: who sees the end may count on the free slot.
   board_.OnLeft(held_slot, event.reason);
   const std::string& request_id = sequence.queued.request.request_id;
-  LogFinished(request_id, event, sequence.times);
+  LogFinished(request_id, event);
   const Status told = Guarded(kReceiver, [&] { sequence.queued.sink->OnFinish(event); });
   if (!told.ok()) LogLostFinish(request_id, told.error().message());
   sequence.queued.sink.reset();

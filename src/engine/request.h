@@ -71,11 +71,19 @@ struct TokenEvent {
   std::vector<TokenLogprob> top;       // best first
 };
 
+// When a request passed its stations, in seconds since it was submitted; those it never reached are 0.
+struct RequestTimes {
+  double admitted = 0;  // left the queue
+  double first_token = 0;
+  double finished = 0;
+};
+
 struct FinishEvent {
   FinishReason reason{};
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // prompt tokens that were not computed because a cache held them
   int64_t generated_tokens = 0;
+  RequestTimes times;
   std::optional<Error> error;  // with kError
 };
 

@@ -4,7 +4,8 @@
 
 namespace millrace::engine {
 
-void LogFinished(const std::string& request_id, const FinishEvent& event, const RequestTimes& times) {
+void LogFinished(const std::string& request_id, const FinishEvent& event) {
+  const RequestTimes& times = event.times;
   const double decode_seconds = times.finished - times.first_token;
   const double tokens_per_second = event.generated_tokens > 1 && decode_seconds > 0
                                        ? static_cast<double>(event.generated_tokens - 1) / decode_seconds
@@ -18,7 +19,7 @@ void LogFinished(const std::string& request_id, const FinishEvent& event, const 
   if (event.error) {
     spdlog::error("{}: {}", line, event.error->message());
   } else {
-    spdlog::info("{}", line);
+    spdlog::debug("{}", line);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "engine/stats_board.h"
 
+#include <algorithm>
+
 namespace millrace::engine {
 namespace {
 
@@ -53,11 +55,16 @@ void StatsBoard::OnReported() {
 void StatsBoard::OnStepBegin() {
   std::lock_guard lock(mutex_);
   step_began_ = Clock::now();
+  tokens_before_step_ = stats_.prompt_tokens_total + stats_.generation_tokens_total;
 }
 
 void StatsBoard::OnStepEnd() {
   std::lock_guard lock(mutex_);
   ++stats_.steps_total;
+  const auto tokens =
+      static_cast<int64_t>(stats_.prompt_tokens_total + stats_.generation_tokens_total - tokens_before_step_);
+  const auto bound = std::ranges::lower_bound(kStepTokenBounds, tokens);
+  ++stats_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];
   stats_.last_step_seconds = Seconds(Clock::now() - *step_began_);
   step_began_.reset();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -9,6 +10,10 @@
 #include "engine/request.h"
 
 namespace millrace::engine {
+
+// Upper bounds of the sizes of steps that are counted apart; larger steps are counted after the last.
+inline constexpr std::array<int64_t, 14> kStepTokenBounds = {1,   8,    16,   32,   64,   128,   256,
+                                                             512, 1024, 2048, 4096, 8192, 16384, 32768};
 
 // A snapshot of counters; every total only grows.
 struct EngineStats {
@@ -22,6 +27,8 @@ struct EngineStats {
   uint64_t finished_cancelled = 0;
   uint64_t finished_error = 0;
   uint64_t steps_total = 0;
+  // Steps by their tokens, of prompts and generated: more than the bound before, at most the bound.
+  std::array<uint64_t, kStepTokenBounds.size() + 1> steps_by_tokens = {};
   double last_step_seconds = 0;
   // Since the step that runs now began; 0 when idle. A growing value on a live process is a stuck step.
   double current_step_age_seconds = 0;
@@ -57,6 +64,7 @@ class StatsBoard {
   EngineStats stats_;   // guarded by mutex_, as is all below
   int unreported_ = 0;  // joined and not yet reported
   std::optional<Clock::time_point> step_began_;
+  uint64_t tokens_before_step_ = 0;  // both totals
 };
 
 }  // namespace millrace::engine

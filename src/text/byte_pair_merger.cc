@@ -12,6 +12,7 @@ namespace {
 constexpr uint32_t kNoRank = (1u << 24) - 1;
 constexpr uint64_t kEmptySlot = ~uint64_t{0};
 constexpr uint32_t kNone = ~uint32_t{0};
+constexpr TokenId kGone = -1;  // the token of a symbol that became part of the one before it
 
 // Up to here rescanning all pairs after each merge is cheaper than a heap.
 constexpr size_t kShortPiece = 32;
@@ -24,10 +25,26 @@ uint64_t Home(uint64_t key, int shift) {
   return key * 0x9E3779B97F4A7C15u >> shift;
 }
 
+// The symbol `left` and the one behind it become one.
+template <class Symbols>
+void Join(Symbols& symbols, uint32_t left, TokenId result) {
+  auto& right = symbols[symbols[left].next];
+  symbols[left].token = result;
+  right.token = kGone;
+  symbols[left].next = right.next;
+  if (right.next != kNone) symbols[right.next].previous = left;
+}
+
+template <class Symbols>
+void AppendTokens(const Symbols& symbols, std::vector<TokenId>& ids) {
+  for (uint32_t i = 0; i != kNone; i = symbols[i].next) ids.push_back(symbols[i].token);
+}
+
 }  // namespace
 
-BytePairMerger::BytePairMerger(std::span<const TokenId> byte_tokens, std::span<const Merge> merges)
-    : byte_tokens_(byte_tokens.begin(), byte_tokens.end()) {
+BytePairMerger::BytePairMerger(std::span<const TokenId> byte_tokens, std::span<const Merge> merges,
+                               size_t huge_piece)
+    : huge_piece_(huge_piece), byte_tokens_(byte_tokens.begin(), byte_tokens.end()) {
   MILLRACE_CHECK(byte_tokens.size() == 256, "the alphabet has one token per byte");
   const size_t n_slots = std::bit_ceil(std::max<size_t>(2 * merges.size(), 2));
   slots_.assign(n_slots, kEmptySlot);
@@ -55,8 +72,10 @@ uint32_t BytePairMerger::Rank(TokenId left, TokenId right) const {
 void BytePairMerger::Encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& ids) const {
   if (piece.size() <= kShortPiece) {
     EncodeShort(piece, ids);
-  } else {
+  } else if (piece.size() < huge_piece_) {
     EncodeLong(piece, scratch, ids);
+  } else {
+    EncodeHuge(piece, scratch, ids);
   }
 }
 
@@ -80,6 +99,16 @@ void BytePairMerger::EncodeShort(std::string_view piece, std::vector<TokenId>& i
   ids.insert(ids.end(), tokens.begin(), tokens.begin() + n);
 }
 
+void BytePairMerger::LinkBytes(std::string_view piece, Scratch& scratch) const {
+  const auto n = static_cast<uint32_t>(piece.size());
+  scratch.symbols_.resize(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    scratch.symbols_[i] = {.token = byte_tokens_[static_cast<uint8_t>(piece[i])],
+                           .previous = i == 0 ? kNone : i - 1,
+                           .next = i + 1 == n ? kNone : i + 1};
+  }
+}
+
 void BytePairMerger::PushCandidate(uint32_t left, Scratch& scratch) const {
   const Scratch::Symbol& symbol = scratch.symbols_[left];
   if (symbol.next == kNone) return;
@@ -97,15 +126,9 @@ void BytePairMerger::EncodeLong(std::string_view piece, Scratch& scratch, std::v
   };
   auto& symbols = scratch.symbols_;
   auto& heap = scratch.heap_;
-  const auto n = static_cast<uint32_t>(piece.size());
-  symbols.resize(n);
+  LinkBytes(piece, scratch);
   heap.clear();
-  for (uint32_t i = 0; i < n; ++i) {
-    symbols[i] = {.token = byte_tokens_[static_cast<uint8_t>(piece[i])],
-                  .previous = i == 0 ? kNone : i - 1,
-                  .next = i + 1 == n ? kNone : i + 1};
-  }
-  for (uint32_t i = 0; i < n; ++i) PushCandidate(i, scratch);
+  for (uint32_t i = 0; i < piece.size(); ++i) PushCandidate(i, scratch);
   std::ranges::make_heap(heap, later);
   const auto push = [&](uint32_t left) {
     const size_t before = heap.size();
@@ -116,18 +139,39 @@ void BytePairMerger::EncodeLong(std::string_view piece, Scratch& scratch, std::v
     std::ranges::pop_heap(heap, later);
     const Scratch::Candidate best = heap.back();
     heap.pop_back();
-    Scratch::Symbol& left = symbols[best.left];
+    const Scratch::Symbol& left = symbols[best.left];
     if (left.token != best.left_token || left.next == kNone) continue;
-    Scratch::Symbol& right = symbols[left.next];
-    if (right.token != best.right_token) continue;
-    left.token = results_[best.rank];
-    right.token = -1;  // gone: no entry that begins here can match any more
-    left.next = right.next;
-    if (left.next != kNone) symbols[left.next].previous = best.left;
+    if (symbols[left.next].token != best.right_token) continue;
+    Join(symbols, best.left, results_[best.rank]);
     push(best.left);
     if (left.previous != kNone) push(left.previous);
   }
-  for (uint32_t i = 0; i != kNone; i = symbols[i].next) ids.push_back(symbols[i].token);
+  AppendTokens(symbols, ids);
+}
+
+// The same with another queue. Its entries are smaller: that a pair still has the entry's rank is looked up.
+void BytePairMerger::EncodeHuge(std::string_view piece, Scratch& scratch, std::vector<TokenId>& ids) const {
+  auto& symbols = scratch.symbols_;
+  RankQueue& queue = scratch.queue_;
+  const auto rank_at = [&](uint32_t left) {
+    const Scratch::Symbol& symbol = symbols[left];
+    if (symbol.token == kGone || symbol.next == kNone) return kNoRank;
+    return Rank(symbol.token, symbols[symbol.next].token);
+  };
+  const auto push = [&](uint32_t left) {
+    if (const uint32_t rank = rank_at(left); rank != kNoRank) queue.Push(rank, left);
+  };
+  LinkBytes(piece, scratch);
+  queue.Reset(results_.size());
+  for (uint32_t i = 0; i < piece.size(); ++i) push(i);
+  while (!queue.empty()) {
+    const auto [rank, left] = queue.Pop();
+    if (rank_at(left) != rank) continue;
+    Join(symbols, left, results_[rank]);
+    push(left);
+    if (symbols[left].previous != kNone) push(symbols[left].previous);
+  }
+  AppendTokens(symbols, ids);
 }
 
 }  // namespace millrace::text

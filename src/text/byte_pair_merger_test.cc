@@ -56,9 +56,9 @@ TEST(BytePairMerger, MergesLikeTheStatedRuleAtEveryLength) {
   BytePairMerger::Scratch scratch;
   for (int round = 0; round < 3000; ++round) {
     const std::vector<Merge> merges = RandomMerges(random);
-    const BytePairMerger merger(ByteTokens(), merges);
+    const BytePairMerger merger(ByteTokens(), merges, 60);
     std::string piece;
-    // Both sides of the border between short and long pieces.
+    // Both sides of the borders between short, long and huge pieces.
     for (auto n = random() % 80; n > 0; --n) piece += static_cast<char>('a' + random() % (1 + round % 4));
     std::vector<TokenId> ids;
     merger.Encode(piece, scratch, ids);

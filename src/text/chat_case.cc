@@ -177,7 +177,7 @@ Result<std::vector<ToolDeclaration>> ReadTools(const OrderedJson& object, ChatMo
 OrderedJson ReadResponseFormat(const OrderedJson& object) {
   const OrderedJson* const format = Present(object, "response_format");
   if (format == nullptr) return {};
-  static const OrderedJson kText(OrderedJson::Object{{"type", OrderedJson(std::string("text"))}});
+  static const OrderedJson kText(OrderedJson::Object{{"type", OrderedJson("text")}});
   return *format == kText ? OrderedJson() : *format;
 }
 

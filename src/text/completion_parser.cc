@@ -20,13 +20,15 @@ std::optional<char> ControlSymbol(const ControlIds& ids, TokenId id) {
 CompletionParser::CompletionParser(const Tokenizer& tokenizer, const ControlIds& ids, Options options)
     : tokenizer_(&tokenizer),
       ids_(ids),
-      parser_(options.starts_in_reasoning, std::move(options.tools), MarkInput::kToken) {}
+      parser_(options.starts_in_reasoning, options.continues_text, std::move(options.tools),
+              MarkInput::kToken) {}
 
 CompletionParser::CompletionParser(Options options)
-    : parser_(options.starts_in_reasoning, std::move(options.tools), MarkInput::kSpelled) {}
+    : parser_(options.starts_in_reasoning, options.continues_text, std::move(options.tools),
+              MarkInput::kSpelled) {}
 
 ParsedDelta CompletionParser::Push(TokenId id) {
-  const bool was_reasoning = in_reasoning();
+  const bool is_reasoning = in_reasoning() && id != ids_.think_end;
   const size_t begin = position_;
   std::string symbols;
   if (const auto symbol = ControlSymbol(ids_, id)) {
@@ -37,7 +39,7 @@ ParsedDelta CompletionParser::Push(TokenId id) {
     reader_.PushBytes(tokenizer_->TokenBytes(id), symbols);
   }
   ParsedDelta delta = Parse(symbols);
-  CountReasoning(was_reasoning, begin);
+  CountReasoning(is_reasoning, begin);
   return delta;
 }
 
@@ -66,8 +68,8 @@ ParsedDelta CompletionParser::Parse(std::string_view symbols) {
 }
 
 // A token that began at `begin` has been parsed.
-void CompletionParser::CountReasoning(bool was_reasoning, size_t begin) {
-  if (was_reasoning) undecided_.push_back(begin);
+void CompletionParser::CountReasoning(bool is_reasoning, size_t begin) {
+  if (is_reasoning) undecided_.push_back(begin);
   if (undecided_.empty()) return;
   const size_t end = in_reasoning() ? parser_.decided() : parser_.reasoning_end();
   const auto later = std::ranges::find_if(undecided_, [&](size_t token) { return token >= end; });

@@ -26,6 +26,9 @@ class CompletionParser {
  public:
   struct Options {
     bool starts_in_reasoning = false;  // as in ChatPrompt
+    // The prompt holds the beginning of the message (a prefill), so that a `<think>` at the start of the
+    // completion does not open reasoning (section 16, row 7).
+    bool continues_text = false;
     // nullptr or empty: no tools in the request, so that markup of calls is ordinary text.
     std::shared_ptr<const ToolSchemas> tools;
   };
@@ -72,7 +75,7 @@ class CompletionParser {
 
  private:
   ParsedDelta Parse(std::string_view symbols);
-  void CountReasoning(bool was_reasoning, size_t begin);
+  void CountReasoning(bool is_reasoning, size_t begin);
 
   const Tokenizer* tokenizer_ = nullptr;  // for Push
   ControlIds ids_;

@@ -34,8 +34,7 @@ bool IsSpace(char symbol) {
 }
 
 bool IsKeyCharacter(char symbol) {
-  return !IsSpace(symbol) && !IsControlSymbol(symbol) &&
-         std::string_view("=\"<>/").find(symbol) == std::string_view::npos;
+  return !IsSpace(symbol) && std::string_view("=\"<>/").find(symbol) == std::string_view::npos;
 }
 
 }  // namespace

@@ -23,10 +23,11 @@ bool IsSpecial(char symbol) {
 
 }  // namespace
 
-MessageParser::MessageParser(bool starts_in_reasoning, std::shared_ptr<const ToolSchemas> tools,
-                             MarkInput mark_input)
+MessageParser::MessageParser(bool starts_in_reasoning, bool behind_text,
+                             std::shared_ptr<const ToolSchemas> tools, MarkInput mark_input)
     : tools_(std::move(tools)),
       state_(starts_in_reasoning ? State::kReasoning : State::kAnswer),
+      at_start_(!behind_text),
       matcher_(mark_input) {
   if (tools_ != nullptr && tools_->empty()) tools_ = nullptr;
 }

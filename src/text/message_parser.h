@@ -22,7 +22,9 @@ class MessageParser {
  public:
   // `tools` is nullptr or empty when the request has none: then only the think tokens and the end token
   // have a meaning.
-  MessageParser(bool starts_in_reasoning, std::shared_ptr<const ToolSchemas> tools, MarkInput mark_input);
+  // `behind_text`: the prompt holds the beginning of this reasoning or answer, so that a `<think>` is text.
+  MessageParser(bool starts_in_reasoning, bool behind_text, std::shared_ptr<const ToolSchemas> tools,
+                MarkInput mark_input);
 
   void Feed(std::string_view symbols);
   // The end of the stream; without effect after an end token.

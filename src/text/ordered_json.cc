@@ -115,6 +115,19 @@ bool SameObject(const OrderedJson::Object& a, const OrderedJson::Object& b) {
 
 }  // namespace
 
+OrderedJson::OrderedJson() = default;
+OrderedJson::OrderedJson(bool value) : value_(value) {}
+OrderedJson::OrderedJson(Number number) : value_(std::move(number)) {}
+OrderedJson::OrderedJson(std::string text) : value_(std::move(text)) {}
+OrderedJson::OrderedJson(const char* text) : OrderedJson(std::string(text)) {}
+OrderedJson::OrderedJson(Array items) : value_(std::move(items)) {}
+OrderedJson::OrderedJson(Object members) : value_(std::move(members)) {}
+OrderedJson::OrderedJson(const OrderedJson& other) = default;
+OrderedJson::OrderedJson(OrderedJson&& other) noexcept = default;
+OrderedJson& OrderedJson::operator=(const OrderedJson& other) = default;
+OrderedJson& OrderedJson::operator=(OrderedJson&& other) noexcept = default;
+OrderedJson::~OrderedJson() = default;
+
 const OrderedJson* OrderedJson::Find(std::string_view key) const {
   const Object* const members = if_object();
   if (members == nullptr) return nullptr;

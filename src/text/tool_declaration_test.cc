@@ -65,7 +65,7 @@ TEST(ToolDeclaration, WrongOnesAreRefusedWithTheirValue) {
 }
 
 TEST(ToolDeclaration, AReplayedCallIsWrittenAsItsTool) {
-  const OrderedJson space(std::string("ns"));
+  const OrderedJson space("ns");
   EXPECT_EQ(*WrittenCallName("f", &space, ChatModel::kV41), "ns::f");
   EXPECT_EQ(*WrittenCallName("ns::f", &space, ChatModel::kV41), "ns::f");
   EXPECT_EQ(*WrittenCallName("f", &space, ChatModel::kV4), "f");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/tool_declaration.h"
+
 namespace millrace::text {
 namespace {
 
@@ -22,11 +24,10 @@ bool DeclaresString(const OrderedJson* type) {
 }  // namespace
 
 ToolName SplitToolName(std::string_view written) {
-  constexpr std::string_view kSeparator = "::";
-  const size_t at = written.find(kSeparator);
+  const size_t at = written.find(kNamespaceSeparator);
   if (at == std::string_view::npos) return {.name_space = {}, .name = std::string(written)};
   return {.name_space = std::string(written.substr(0, at)),
-          .name = std::string(written.substr(at + kSeparator.size()))};
+          .name = std::string(written.substr(at + kNamespaceSeparator.size()))};
 }
 
 ToolSchema ToolSchema::Of(std::string name, const OrderedJson& parameters) {

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/http_server.h"
+#include "api/service.h"
+#include "app/api_key_sources.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/load.h"
+
+namespace CLI {
+class App;
+}
+
+namespace millrace::app {
+
+// What `millrace serve` was asked for, flag by flag.
+struct ServeFlags {
+  std::string checkpoint;
+  std::vector<std::string> served_model_names;
+  std::string max_model_len = "auto";
+  int max_num_seqs = engine::EngineOptions().max_num_seqs;
+  int max_queue = engine::EngineOptions().max_queue;
+  int64_t max_num_batched_tokens = engine::StepperOptions().max_batch_tokens;
+  std::optional<int64_t> max_total_tokens;
+  std::optional<double> ram_gib;
+  int threads = 0;
+  model::LateLayers late_layers = engine::StepperOptions().late_layers;
+  model::Numerics numerics = engine::StepperOptions().numerics;
+
+  int64_t default_max_tokens = api::ServiceOptions().default_max_tokens;
+  std::string default_chat_template_kwargs;
+  int64_t repetition_limit_tokens = engine::EngineOptions().repetition_limit_tokens;
+  size_t replay_bytes = api::ServiceOptions().replay_bytes;
+  double shutdown_timeout_s = 30;
+  double stuck_after_s = 300;
+  int max_preparing = api::ServiceOptions().max_preparing;
+
+  std::string listen;
+  api::HttpServerOptions http;
+  ApiKeySources api_keys;
+  std::vector<std::string> cors_origins;
+
+  std::string log_level = "info";
+  std::string log_format = "text";
+  bool disable_access_log = false;
+  std::vector<std::string> access_log_excluded;
+  double log_stats_interval_s = 10;
+  bool disable_log_stats = false;
+
+  std::string config_path;
+  bool print_config = false;
+  std::vector<std::string> notes;  // of flags that change nothing
+};
+
+// Adds every flag of `serve`; `flags` lives as long as `command`.
+void AddServeFlags(CLI::App& command, ServeFlags& flags);
+
+// What the flags ask of each part; kInvalidArgument naming flag and value.
+Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags);
+engine::EngineOptions ToEngineOptions(const ServeFlags& flags);
+Result<api::HttpServerOptions> ToHttpOptions(const ServeFlags& flags);
+Result<api::ServiceOptions> ToServiceOptions(const ServeFlags& flags, std::vector<std::string> api_keys);
+LogFormat ToLogFormat(const ServeFlags& flags);
+
+// Only this machine can reach it.
+bool IsLoopback(const std::string& host);
+
+}  // namespace millrace::app
