@@ -110,8 +110,12 @@ Status ScriptedServer::PlayAnswers(const std::filesystem::path& answers_json) {
     size_t end = 0;
     for (const Answer& answer : answers) {
       const size_t begin = text.rfind(answer.after);
-      if (begin == std::string::npos || begin + answer.after.size() < end) continue;
-      end = begin + answer.after.size();
+      if (begin == std::string::npos) continue;
+      const size_t answer_end = begin + answer.after.size();
+      if (chosen != nullptr &&
+          std::pair(answer_end, answer.after.size()) < std::pair(end, chosen->after.size()))
+        continue;
+      end = answer_end;
       chosen = &answer;
     }
     return chosen == nullptr ? std::nullopt : std::optional(chosen->script);

@@ -191,6 +191,10 @@ void ScriptedModel::RecordStep(std::span<const StepItem> items) {
 
 void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logits) {
   if (options_.step_delay.count() > 0) std::this_thread::sleep_for(options_.step_delay);
+  if (options_.step_period.count() > 0) {
+    std::this_thread::sleep_until(next_step_);
+    next_step_ = std::max(next_step_ + options_.step_period, std::chrono::steady_clock::now());
+  }
   std::unique_lock lock(mutex_);
   WaitForPermission(lock);
   if (options_.record_steps) RecordStep(items);

@@ -23,7 +23,8 @@ struct ScriptedModelOptions {
   // Tokens that NewSequence may have reserved at once; it answers kResourceExhausted beyond.
   int64_t pool_tokens = INT64_MAX;
   std::chrono::microseconds step_delay{0};
-  bool record_steps = true;  // false: recorded_steps stays empty, for long runs
+  std::chrono::microseconds step_period{0};  // from the beginning of a step to that of the next, at least
+  bool record_steps = true;                  // false: recorded_steps stays empty, for long runs
 };
 
 // A StepModel for tests that plays answers written beforehand: the logits are one-hot, so that greedy and
@@ -112,6 +113,8 @@ class ScriptedModel : public StepModel {
   int64_t reserved_tokens_ = 0;
   int live_sequences_ = 0;
   uint64_t sequences_made_ = 0;
+
+  std::chrono::steady_clock::time_point next_step_{};  // the engine's thread's
 };
 
 }  // namespace millrace::engine
