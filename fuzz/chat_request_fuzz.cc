@@ -4,21 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <variant>
 
 #include "api/openai_decode.h"
 #include "chat_request_checks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace millrace;
+  using millrace::text::ChatModel;
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  for (const text::ChatModel model : {text::ChatModel::kV41, text::ChatModel::kV4}) {
-    const auto decoded = api::DecodeChatRequest(body, {}, model);
-    if (const auto* const error = std::get_if<api::ApiError>(&decoded)) {
-      fuzz::CheckError(*error);
-    } else {
-      fuzz::CheckRequest(std::get<api::ChatCompletionRequest>(decoded), model);
-    }
-  }
+  for (const ChatModel model : {ChatModel::kV41, ChatModel::kV4})
+    millrace::CheckDecodedChat(millrace::api::DecodeChatRequest(body, {}, model), model);
   return 0;
 }

@@ -115,7 +115,7 @@ void ReadOutputFormat(FieldReader& owner, std::string_view key, ChatCompletionRe
 }
 
 // Whether to think is said by `thinking`, how hard by output_config.effort; budget_tokens says neither.
-void ReadOutputConfig(FieldReader& body, ChatCompletionRequest& request) {
+void ReadOutputConfig(FieldReader& body, const ChatDefaults& defaults, ChatCompletionRequest& request) {
   const std::optional<bool> thinking = ReadThinkingType(body);
   std::optional<text::ReasoningMode> effort;
   ReadOutputFormat(body, "output_format", request);
@@ -124,7 +124,7 @@ void ReadOutputConfig(FieldReader& body, ChatCompletionRequest& request) {
     effort = ReadEffort(config, "effort");
     ReadOutputFormat(config, "format", request);
   }
-  SetThinking(thinking, effort, request.chat.options);
+  SetThinking(thinking, effort, defaults, request.chat.options);
 }
 
 // An answer that was to use them would be another without.
@@ -166,6 +166,7 @@ void SetContinuation(ChatCompletionRequest& request, FirstError& error) {
 
 std::variant<ChatCompletionRequest, ApiError> DecodeAnthropicRequest(std::string_view body_text,
                                                                      AnthropicEndpoint endpoint,
+                                                                     const ChatDefaults& defaults,
                                                                      text::ChatModel model) {
   auto parsed = ParseJsonBody(body_text);
   if (ApiError* const parse_error = std::get_if<ApiError>(&parsed)) return std::move(*parse_error);
@@ -179,7 +180,7 @@ std::variant<ChatCompletionRequest, ApiError> DecodeAnthropicRequest(std::string
   ReadOutput(body, endpoint, request.output);
   ReadTools(body, model, request);
   ReadToolChoice(body, model, request);
-  ReadOutputConfig(body, request);
+  ReadOutputConfig(body, defaults, request);
   SetContinuation(request, error);
   if (error.set()) return error.Take();
   return request;

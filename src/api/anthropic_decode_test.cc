@@ -22,8 +22,8 @@ constexpr const char* kWeather =
 
 std::variant<ChatCompletionRequest, ApiError> Decode(
     const std::string& body, AnthropicEndpoint endpoint = AnthropicEndpoint::kMessages,
-    text::ChatModel model = text::ChatModel::kV41) {
-  return DecodeAnthropicRequest(body, endpoint, model);
+    const ChatDefaults& defaults = {}, text::ChatModel model = text::ChatModel::kV41) {
+  return DecodeAnthropicRequest(body, endpoint, defaults, model);
 }
 
 ChatCompletionRequest Request(const std::string& body) {
@@ -229,6 +229,19 @@ TEST(AnthropicDecode, WhetherAndHowHardToThink) {
     EXPECT_EQ(options.thinking, c.thinking) << c.fields;
     EXPECT_EQ(options.reasoning_effort, c.effort) << c.fields;
   }
+}
+
+TEST(AnthropicDecode, TheServersDefaultsHoldWhereARequestSaysNothing) {
+  const auto options = [](const std::string& fields) {
+    const ChatDefaults defaults = {.thinking = false, .reasoning_effort = 20};
+    return std::get<ChatCompletionRequest>(
+               Decode(std::string(R"({"max_tokens":9,"messages":)") + kUser + fields + "}",
+                      AnthropicEndpoint::kMessages, defaults))
+        .chat.options;
+  };
+  EXPECT_FALSE(options("").thinking);
+  EXPECT_TRUE(options(R"(,"thinking":{"type":"adaptive"})").thinking);
+  EXPECT_EQ(options(R"(,"thinking":{"type":"adaptive"})").reasoning_effort, 20);
 }
 
 TEST(AnthropicDecode, AnOutputFormatIsTheSchemaOfTheAnswer) {

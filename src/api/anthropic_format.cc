@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "api/error_response.h"
+#include "api/api_error.h"
 
 namespace millrace::api {
 namespace {
@@ -173,7 +173,7 @@ class AnthropicFormat final : public AnswerFormat {
   }
 
   std::string StreamError(const ApiError& error) override {
-    return Event("error", AnthropicErrorJson(error, head_.request_id));
+    return Event("error", ErrorJson(error, {Dialect::kAnthropic, head_.request_id}));
   }
 
   std::string Filler() override {

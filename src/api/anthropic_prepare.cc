@@ -22,7 +22,8 @@ void ForgetClaude(OutputOptions& output) {
 std::variant<PreparedGeneration, ApiError> PrepareMessages(const ServedModel& model,
                                                            const RequestOrigin& origin,
                                                            std::string_view body) {
-  auto decoded = DecodeAnthropicRequest(body, AnthropicEndpoint::kMessages, model.encoder.model());
+  auto decoded =
+      DecodeAnthropicRequest(body, AnthropicEndpoint::kMessages, model.chat_defaults, model.encoder.model());
   if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
   ChatCompletionRequest& request = std::get<ChatCompletionRequest>(decoded);
   AnthropicHead head;
@@ -42,7 +43,8 @@ std::variant<PreparedGeneration, ApiError> PrepareMessages(const ServedModel& mo
 }
 
 std::variant<std::string, ApiError> CountMessageTokens(const ServedModel& model, std::string_view body) {
-  auto decoded = DecodeAnthropicRequest(body, AnthropicEndpoint::kCountTokens, model.encoder.model());
+  auto decoded = DecodeAnthropicRequest(body, AnthropicEndpoint::kCountTokens, model.chat_defaults,
+                                        model.encoder.model());
   if (ApiError* const error = std::get_if<ApiError>(&decoded)) return std::move(*error);
   ChatCompletionRequest& request = std::get<ChatCompletionRequest>(decoded);
   ForgetClaude(request.output);

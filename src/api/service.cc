@@ -147,7 +147,6 @@ struct Service::Impl {
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
   void Messages(Call call) { Generate(std::move(call), PrepareMessages); }
   void CountTokens(Call call) { AnswerBody(std::move(call), CountMessageTokens); }
-  void Responses(Call call) { Generate(std::move(call), PrepareResponses); }
   void Tokenize(Call call) { AnswerBody(std::move(call), AnswerTokenize); }
   void Detokenize(Call call) { AnswerBody(std::move(call), AnswerDetokenize); }
   void ListModels(Call call);
@@ -184,7 +183,6 @@ std::span<const Service::Impl::Route> Service::Impl::Routes() {
       {{"POST", "/v1/completions"}, &Impl::Completion},
       {{"POST", "/v1/messages"}, &Impl::Messages},
       {{"POST", "/v1/messages/count_tokens"}, &Impl::CountTokens},
-      {{"POST", "/v1/responses"}, &Impl::Responses},
       {{"GET", "/v1/models"}, &Impl::ListModels},
       {{"GET", "/v1/models/"}, &Impl::GetModel},
       {{"GET", "/health", kOpen}, &Impl::Health},
@@ -261,7 +259,7 @@ std::optional<ApiError> Service::Impl::CheckKey(const HttpRequest& request) cons
 HttpHeaders Service::Impl::CommonHeaders(const HttpRequest& request, const std::string& request_id) const {
   HttpHeaders headers = cors.HeadersFor(request);
   headers.emplace_back("X-Request-Id", request_id);
-  // Under the name that Anthropic's clients look for.
+  // Under the name that the clients of this dialect look for.
   if (DialectOf(request.path) == Dialect::kAnthropic) headers.emplace_back("request-id", request_id);
   return headers;
 }
