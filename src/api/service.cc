@@ -147,6 +147,7 @@ struct Service::Impl {
   void Completion(Call call) { Generate(std::move(call), PrepareCompletion); }
   void Messages(Call call) { Generate(std::move(call), PrepareMessages); }
   void CountTokens(Call call) { AnswerBody(std::move(call), CountMessageTokens); }
+  void Responses(Call call) { Generate(std::move(call), PrepareResponses); }
   void Tokenize(Call call) { AnswerBody(std::move(call), AnswerTokenize); }
   void Detokenize(Call call) { AnswerBody(std::move(call), AnswerDetokenize); }
   void ListModels(Call call);
@@ -183,6 +184,7 @@ std::span<const Service::Impl::Route> Service::Impl::Routes() {
       {{"POST", "/v1/completions"}, &Impl::Completion},
       {{"POST", "/v1/messages"}, &Impl::Messages},
       {{"POST", "/v1/messages/count_tokens"}, &Impl::CountTokens},
+      {{"POST", "/v1/responses"}, &Impl::Responses},
       {{"GET", "/v1/models"}, &Impl::ListModels},
       {{"GET", "/v1/models/"}, &Impl::GetModel},
       {{"GET", "/health", kOpen}, &Impl::Health},
