@@ -24,12 +24,19 @@ class OrderedJson {
     std::string text;  // by the JSON grammar, within the double range
   };
 
-  OrderedJson() = default;  // null
+  // Defined out of line, where Member is complete.
+  OrderedJson();  // null
   explicit OrderedJson(bool value);
   explicit OrderedJson(Number number);
   explicit OrderedJson(std::string text);
+  explicit OrderedJson(const char* text);  // a string too: without it a literal would become a bool
   explicit OrderedJson(Array items);
   explicit OrderedJson(Object members);
+  OrderedJson(const OrderedJson& other);
+  OrderedJson(OrderedJson&& other) noexcept;
+  OrderedJson& operator=(const OrderedJson& other);
+  OrderedJson& operator=(OrderedJson&& other) noexcept;
+  ~OrderedJson();
 
   // Null if the value is of another kind. Views live as long as the value.
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
@@ -54,13 +61,6 @@ struct OrderedJson::Member {
   std::string key;
   OrderedJson value;
 };
-
-// Here, where the members of an object are complete.
-inline OrderedJson::OrderedJson(bool value) : value_(value) {}
-inline OrderedJson::OrderedJson(Number number) : value_(std::move(number)) {}
-inline OrderedJson::OrderedJson(std::string text) : value_(std::move(text)) {}
-inline OrderedJson::OrderedJson(Array items) : value_(std::move(items)) {}
-inline OrderedJson::OrderedJson(Object members) : value_(std::move(members)) {}
 
 // What one text may cost its reader. A text of tiny values takes about 30 times its size in memory.
 struct OrderedJsonLimits {
