@@ -15,7 +15,7 @@ interface Reasoning {
 }
 type Usage = OpenAI.CompletionUsage & { prompt_cache_hit_tokens: number; prompt_cache_miss_tokens: number };
 interface Logprobs extends OpenAI.ChatCompletion.Choice.Logprobs {
-  reasoning_content: OpenAI.ChatCompletionTokenLogprob[] | null;
+  reasoning_content?: OpenAI.ChatCompletionTokenLogprob[];
 }
 interface ChatChoice extends Omit<OpenAI.ChatCompletion.Choice, 'message' | 'logprobs'>, Ended {
   message: OpenAI.ChatCompletionMessage & Reasoning;
@@ -55,6 +55,13 @@ type OnTheWire<Event> = Event extends { response: OpenAI.Responses.Response }
   ? Omit<Event, 'response'> & { response: Response }
   : Event;
 export type ResponseEvent = OnTheWire<OpenAI.Responses.ResponseStreamEvent>;
+
+// OpenAI sends a state with each item; the type of this one lacks it.
+declare module 'openai/resources/responses/responses' {
+  interface ResponseCustomToolCall {
+    status: 'in_progress' | 'completed' | 'incomplete';
+  }
+}
 
 // --- OpenAI, models and errors. The package reads errors without a type for the object around them.
 
