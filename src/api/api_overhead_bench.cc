@@ -90,7 +90,7 @@ class Stream {
     input_.erase(0, input_.size() - overlap);
   }
 
-  int socket() const { return socket_; }
+  int descriptor() const { return socket_; }
   bool done() const { return done_; }
   const std::vector<Clock::time_point>& arrivals() const { return arrivals_; }
 
@@ -108,7 +108,7 @@ bool ReadAll(std::vector<std::unique_ptr<Stream>>& streams) {
     std::vector<Stream*> open;
     for (const auto& stream : streams) {
       if (stream->done()) continue;
-      polls.push_back({stream->socket(), POLLIN, 0});
+      polls.push_back({stream->descriptor(), POLLIN, 0});
       open.push_back(stream.get());
     }
     if (open.empty()) return true;
