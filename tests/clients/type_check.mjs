@@ -76,14 +76,28 @@ function compile(samples, directory) {
   return complaints;
 }
 
+// Damages deep inside, by type.
+const DEEP_DAMAGES = {
+  ChatCompletion: [(value) => (value.choices[0].index = '0'), (value) => delete value.choices[0].message.role],
+  ChatCompletionChunk: [(value) => delete value.choices[0].finish_reason, (value) => (value.choices[0].delta = 'text')],
+  Completion: [(value) => delete value.choices[0].text, (value) => (value.usage.total_tokens = '5')],
+  Response: [(value) => delete value.output[0].type, (value) => (value.usage.input_tokens = '5')],
+  Message: [(value) => delete value.content[0].type, (value) => (value.usage.output_tokens = null)],
+};
+
 // Damages of a sample that the compiler must see: a field missing, of another type, unknown.
 function* damages({ type, value }) {
-  const required = { OpenAiError: 'error', AnthropicError: 'error', ModelList: 'data', MessageTokensCount: 'input_tokens' };
-  const key = required[type] ?? (value.type === undefined ? 'id' : 'type');
+  const identity = { OpenAiError: 'error', AnthropicError: 'error', ModelList: 'data', MessageTokensCount: 'input_tokens' };
+  const key = identity[type] ?? (value.type === undefined ? 'id' : 'type');
   const { [key]: field, ...rest } = value;
   yield { type, value: rest, what: `${type} without ${key}` };
   yield { type, value: { ...rest, [key]: typeof field === 'number' ? String(field) : 17 }, what: `${type}, ${key} mistyped` };
   yield { type, value: { ...value, surprise: field }, what: `${type} with an unknown field` };
+  for (const damage of DEEP_DAMAGES[type] ?? []) {
+    const damaged = structuredClone(value);
+    damage(damaged);
+    yield { type, value: damaged, what: `${type} after ${damage}` };
+  }
 }
 
 // Fails with each complaint and the object it is about; and when the compiler would not have complained.
