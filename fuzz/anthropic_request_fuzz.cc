@@ -15,10 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const text::ChatModel model : {text::ChatModel::kV41, text::ChatModel::kV4}) {
     const auto decoded = api::DecodeAnthropicRequest(body, api::AnthropicEndpoint::kMessages, {}, model);
     const auto counted = api::DecodeAnthropicRequest(body, api::AnthropicEndpoint::kCountTokens, {}, model);
-    CheckDecodedChat(decoded, model);
-    CheckDecodedChat(counted, model);
+    if (const auto* const error = std::get_if<api::ApiError>(&counted)) fuzz::CheckError(*error);
+    if (const auto* const error = std::get_if<api::ApiError>(&decoded)) fuzz::CheckError(*error);
     const auto* const request = std::get_if<api::ChatCompletionRequest>(&decoded);
     if (request == nullptr) continue;
+    fuzz::CheckRequest(*request, model);
     MILLRACE_CHECK(std::holds_alternative<api::ChatCompletionRequest>(counted), "counting takes less");
     const api::OutputOptions& output = request->output;
     MILLRACE_CHECK(output.max_tokens && *output.max_tokens >= 1 && output.n == 1, "max_tokens, n");

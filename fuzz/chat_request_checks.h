@@ -13,9 +13,9 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
-// What a decoded conversation promises, whatever its dialect; for fuzz targets.
+// What every decoder of conversations promises, whatever its dialect; for the fuzz targets.
 
-namespace millrace {
+namespace millrace::fuzz {
 
 inline constexpr const char* kControlTokens[] = {"<｜begin▁of▁sentence｜>",
                                                  "<｜end▁of▁sentence｜>",
@@ -75,17 +75,16 @@ inline void CheckPrompt(const text::ChatEncoder& encoder, const api::ChatComplet
   MILLRACE_CHECK(users <= request.chat.messages.size(), "a message forged a turn");
 }
 
-inline void CheckDecodedChat(const std::variant<api::ChatCompletionRequest, api::ApiError>& decoded,
-                             text::ChatModel model) {
+// A client can read it.
+inline void CheckError(const api::ApiError& error) {
+  MILLRACE_CHECK(error.status() >= 400 && error.status() < 500, "a body is the client's fault");
+  MILLRACE_CHECK(!error.message.empty() && error.message.size() < 2000, "says nothing, or echoes");
+  MILLRACE_CHECK(text::IsUtf8(api::ErrorJson(error)), "an error object that is not UTF-8");
+}
+
+// Keeps its promises and renders to tokens.
+inline void CheckRequest(const api::ChatCompletionRequest& request, text::ChatModel model) {
   static const text::Tokenizer tokenizer = BytesTokenizer();
-  if (const auto* const error = std::get_if<api::ApiError>(&decoded)) {
-    MILLRACE_CHECK(error->status() >= 400 && error->status() < 500, "a body is the client's fault");
-    MILLRACE_CHECK(!error->message.empty() && error->message.size() < 2000, "says nothing, or echoes");
-    MILLRACE_CHECK(text::IsUtf8(api::ErrorJson(*error)), "an error object that is not UTF-8");
-    return;
-  }
-  const auto& request = std::get<api::ChatCompletionRequest>(decoded);
-  MILLRACE_CHECK(!request.chat.messages.empty(), "messages");
   for (const text::ChatMessage& message : request.chat.messages) CheckMessage(message);
   CheckTools(request);
   const Result<text::ChatEncoder> encoder = text::ChatEncoder::Create(tokenizer, model);
@@ -93,4 +92,4 @@ inline void CheckDecodedChat(const std::variant<api::ChatCompletionRequest, api:
   CheckPrompt(*encoder, request);
 }
 
-}  // namespace millrace
+}  // namespace millrace::fuzz

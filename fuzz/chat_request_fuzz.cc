@@ -4,14 +4,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <variant>
 
 #include "api/openai_decode.h"
 #include "chat_request_checks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using millrace::text::ChatModel;
+  using namespace millrace;
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  for (const ChatModel model : {ChatModel::kV41, ChatModel::kV4})
-    millrace::CheckDecodedChat(millrace::api::DecodeChatRequest(body, {}, model), model);
+  for (const text::ChatModel model : {text::ChatModel::kV41, text::ChatModel::kV4}) {
+    const auto decoded = api::DecodeChatRequest(body, {}, model);
+    if (const auto* const error = std::get_if<api::ApiError>(&decoded)) {
+      fuzz::CheckError(*error);
+    } else {
+      fuzz::CheckRequest(std::get<api::ChatCompletionRequest>(decoded), model);
+    }
+  }
   return 0;
 }

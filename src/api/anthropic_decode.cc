@@ -96,33 +96,27 @@ void ReadToolChoice(FieldReader& body, text::ChatModel model, ChatCompletionRequ
   CheckToolChoice(request, "tool_choice", body.error());
 }
 
-// An output_config.format of JSON is a response format; output_format is its older place.
-void ReadOutputFormat(FieldReader& owner, std::string_view key, ChatCompletionRequest& request) {
-  const text::OrderedJson* const object = owner.Object(key);
-  if (object == nullptr) return;
-  FieldReader format(*object, owner.PathOf(key), owner.error());
-  const std::optional<std::string> type = format.String("type");
-  if (owner.error().set()) return;
-  if (!type) return FailMissing(format, "type", "json_schema");
-  if (*type != "json_schema")
-    return FailValue(owner.error(), format.PathOf("type"), *format.Find("type"), "json_schema");
-  const text::OrderedJson* const schema = format.Object("schema");
-  if (schema != nullptr) {
-    request.chat.response_format = *schema;
-  } else if (!owner.error().set()) {
-    FailMissing(format, "schema", "the JSON schema of the answer");
-  }
+// An answer that is to keep a schema, which this server cannot hold the model to.
+void RefuseFormat(FieldReader& owner, std::string_view key) {
+  if (owner.Find(key) == nullptr) return;
+  const std::string path = owner.PathOf(key);
+  owner.error().Set(
+      ApiErrorKind::kUnsupportedField,
+      fmt::format("'{}' is not supported by this server, and ignoring it would change the answer. "
+                  "Leave it out and ask for the format in words, or declare a tool and choose it.",
+                  path),
+      path);
 }
 
 // Whether to think is said by `thinking`, how hard by output_config.effort; budget_tokens says neither.
 void ReadOutputConfig(FieldReader& body, const ChatDefaults& defaults, ChatCompletionRequest& request) {
   const std::optional<bool> thinking = ReadThinkingType(body);
   std::optional<text::ReasoningMode> effort;
-  ReadOutputFormat(body, "output_format", request);
+  RefuseFormat(body, "output_format");
   if (const text::OrderedJson* const object = body.Object("output_config")) {
     FieldReader config(*object, "output_config", body.error());
     effort = ReadEffort(config, "effort");
-    ReadOutputFormat(config, "format", request);
+    RefuseFormat(config, "format");
   }
   SetThinking(thinking, effort, defaults, request.chat.options);
 }

@@ -81,6 +81,11 @@ void AddBenchModelCommand(CLI::App& bench, Invocation& invocation) {
   command->add_option("--batch", flags->options.forward.max_batch_tokens, "Most prompt tokens of one pass")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
       ->capture_default_str();
+  command
+      ->add_option("--busy", flags->options.busy_neighbours,
+                   "Also measure beside this many processes that spin, started and ended by the benchmark")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   AddNumericsFlag(*command, flags->options.forward.numerics);
   AddLateLayersFlag(*command, flags->options.forward.late_layers);
   command->add_flag("--load", flags->load,

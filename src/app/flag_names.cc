@@ -71,11 +71,11 @@ void NormalizeFlags(std::vector<std::string>& args) {
 std::string UnknownFlagMessage(const CLI::App& command, std::string_view typed) {
   const std::string_view name = NameOf(typed);
   const std::string nearest = NearestName(name, LongFlags(command));
-  const CLI::App* const parent = command.get_parent();
-  const std::string path = parent == nullptr ? command.get_name() : command.get_display_name();
+  std::string path = command.get_name();
+  for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent())
+    path = above->get_name() + " " + path;
   return fmt::format("unknown flag '{}'{}; '{} --help' lists all", name,
-                     nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest),
-                     parent == nullptr ? path : fmt::format("millrace {}", path));
+                     nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest), path);
 }
 
 }  // namespace millrace::app

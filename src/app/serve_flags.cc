@@ -101,6 +101,7 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
       ->group(kModel);
   AddLateLayersFlag(command, flags.late_layers);
   AddNumericsFlag(command, flags.numerics);
+  for (const char* name : {"--late-layers", "--numerics"}) command.get_option(name)->group(kModel);
 }
 
 void AddAnswerFlags(CLI::App& command, ServeFlags& flags) {

@@ -36,6 +36,15 @@ using VPair = hn::Vec<DPair>;
 using VQuad = hn::Vec<DQuad>;
 inline constexpr size_t kQuads = HWY_LANES(int32_t);
 
+// A vector at any address. GCC would load it once more for each use as another type.
+HWY_INLINE VByte LoadOnce(const uint8_t* bytes) {
+  VByte v = hn::LoadU(DByte(), bytes);
+#if HWY_ARCH_X86
+  asm("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
 // The same four bytes in every lane.
 HWY_INLINE VByte BroadcastQuad(const int8_t* bytes) {
   int32_t word;
@@ -75,6 +84,12 @@ HWY_INLINE void TransposeQuads(const VQuad (&in)[4], VQuad (&out)[4]) {
 // processor of the set has the instruction.
 HWY_INLINE VQuad AddByteProducts(VQuad sum, VByte u, VByte s) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(u.raw), "v"(s.raw));
+  return sum;
+}
+
+// sum + the two products of each lane's 16-bit halves.
+HWY_INLINE VQuad AddPairProducts(VQuad sum, VPair a, VPair b) {
+  asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
 

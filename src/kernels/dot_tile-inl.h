@@ -68,7 +68,7 @@ template <size_t kTokens, size_t kRows = kTileRows>
 HWY_INLINE void ZeroSums(TileSums<kTokens, kRows>& sums) {
 #pragma GCC unroll 8
   for (size_t t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t v = 0; v < kVecs; ++v) sums[t][r][v] = hn::Zero(DF());
     }

@@ -1,7 +1,6 @@
 #include "kernels/hyper_connection.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -56,34 +55,6 @@ void HyperConnectionMix(const HyperConnectionParams& params, const float* m, flo
   for (int64_t iteration = 1; iteration < params.sinkhorn_iters; ++iteration) {
     NormaliseRows(comb, n, params.eps);
     NormaliseColumns(comb, n, params.eps);
-  }
-}
-
-void CollapseStreams(const float* x, const float* pre, int64_t streams, int64_t hidden, float* u) {
-  for (int64_t d = 0; d < hidden; ++d) u[d] = pre[0] * x[d];
-  for (int64_t j = 1; j < streams; ++j) {
-    for (int64_t d = 0; d < hidden; ++d) u[d] += pre[j] * x[j * hidden + d];
-  }
-}
-
-void ExpandStreams(const float* y, const float* post, const float* comb, int64_t streams, int64_t hidden,
-                   float* x) {
-  MILLRACE_CHECK(streams >= 1 && streams <= kMaxStreams, "hc_mult is checked when the layer plan is built");
-  // Blocks of channels keep the old streams in registers or L1 while all new ones are formed.
-  constexpr int64_t kBlock = 64;
-  std::array<float, kMaxStreams * kBlock> old;
-  for (int64_t d0 = 0; d0 < hidden; d0 += kBlock) {
-    const int64_t n = std::min(kBlock, hidden - d0);
-    for (int64_t j = 0; j < streams; ++j) std::copy_n(x + j * hidden + d0, n, old.data() + j * kBlock);
-    for (int64_t k = 0; k < streams; ++k) {
-      float* out = x + k * hidden + d0;
-      for (int64_t d = 0; d < n; ++d) out[d] = post[k] * y[d0 + d];
-      for (int64_t j = 0; j < streams; ++j) {
-        const float c = comb[j * streams + k];
-        const float* in = old.data() + j * kBlock;
-        for (int64_t d = 0; d < n; ++d) out[d] += c * in[d];
-      }
-    }
   }
 }
 

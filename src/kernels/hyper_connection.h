@@ -24,8 +24,8 @@ void HyperConnectionMix(const HyperConnectionParams& params, const float* m, flo
 // Step 6: u[d] = sum_j pre[j] * x[j][d], j rising. x is [M, hidden].
 void CollapseStreams(const float* x, const float* pre, int64_t streams, int64_t hidden, float* u);
 
-// Step 8, in place: x[k] = post[k] * y + sum_j comb[j][k] * x[j], j rising.
+// Step 8, in place, for channels [begin, end): x[k] = post[k] * y + sum_j comb[j][k] * x[j], j rising.
 void ExpandStreams(const float* y, const float* post, const float* comb, int64_t streams, int64_t hidden,
-                   float* x);
+                   int64_t begin, int64_t end, float* x);
 
 }  // namespace millrace::kernels

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/testing_golden.h"
+#include "kernels/testing_targets.h"
 #include "kernels/testing_values.h"
 
 namespace millrace::kernels {
@@ -53,13 +54,13 @@ TEST(HyperConnectionMix, ColumnsSumToOneForEveryNumberOfStreams) {
   }
 }
 
-TEST(CollapseAndExpandStreams, FollowTheFormulasForEverySize) {
+TEST(CollapseAndExpandStreams, FollowTheFormulasOnEveryInstructionSet) {
   Random random(2);
   for (int64_t streams = 1; streams <= kMaxStreams; ++streams) {
     for (const int64_t hidden : {1, 31, 63, 64, 65, 128, 130}) {
       const auto m = static_cast<size_t>(streams);
       const auto h = static_cast<size_t>(hidden);
-      std::vector<float> x = RandomFloats(random, m * h);
+      const std::vector<float> x = RandomFloats(random, m * h);
       const std::vector<float> pre = RandomFloats(random, m);
       const std::vector<float> y = RandomFloats(random, h);
       const std::vector<float> post = RandomFloats(random, m);
@@ -74,11 +75,17 @@ TEST(CollapseAndExpandStreams, FollowTheFormulasForEverySize) {
           for (size_t j = 0; j < m; ++j) expected_x[k * h + d] += comb[j * m + k] * x[j * h + d];
         }
       }
-      std::vector<float> u(h);
-      CollapseStreams(x.data(), pre.data(), streams, hidden, u.data());
-      ExpectSameBits(u, expected_u);
-      ExpandStreams(y.data(), post.data(), comb.data(), streams, hidden, x.data());
-      ExpectSameBits(x, expected_x);
+      for (const int64_t target : RunnableTargets()) {
+        const ScopedTarget scope(target);
+        SCOPED_TRACE(testing::Message() << hwy::TargetName(target) << ", " << streams << " x " << hidden);
+        std::vector<float> u(h);
+        CollapseStreams(x.data(), pre.data(), streams, hidden, u.data());
+        ExpectSameBits(u, expected_u);
+        std::vector<float> actual_x = x;
+        for (const auto& [begin, end] : {std::pair(hidden / 3, hidden), {int64_t{0}, hidden / 3}})
+          ExpandStreams(y.data(), post.data(), comb.data(), streams, hidden, begin, end, actual_x.data());
+        ExpectSameBits(actual_x, expected_x);
+      }
       if (HasFailure()) return;
     }
   }

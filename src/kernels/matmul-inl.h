@@ -11,58 +11,50 @@
 
 #include "kernels/dot_tile-inl.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_band-inl.h"
+#include "kernels/matmul_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-// A format is a class Row, a view of one row of a matrix:
-//   Row(const WeightMatrix& a, int64_t row);
-//   void Block(size_t at, VF (&values)[kBlockVecs]) const;  // columns [at, at + 32) as floats, exactly
-//   static constexpr size_t kBits;    // of a weight
-//   void Prefetch(size_t at) const;   // asks for column `at`, which may lie beyond the row
-//   static constexpr bool kIsFloats;  // then const float* floats() const is the row itself
-inline constexpr size_t kBlock = 32;
-inline constexpr size_t kBlockVecs = kBlock / kVecLanes;
+// What is asked for ahead of a row's columns in use: far enough for memory, near enough for several rows to
+// find room in the nearest cache.
+inline constexpr size_t kBytesAhead = 2048;
 
-// Columns [begin, end) of a row, from out[0].
-template <class Row>
-HWY_INLINE void DecodeInto(const Row& row, size_t begin, size_t end, float* HWY_RESTRICT out) {
-  const DF d;
-  for (size_t at = begin; at < end; at += kBlock) {
-    VF values[kBlockVecs];
-    row.Block(at, values);
-    for (size_t v = 0; v < kBlockVecs; ++v) hn::StoreU(values[v], d, out + at - begin + v * kVecLanes);
-  }
-}
-
-// out[t * kRows + r] = rows[r] . x[t], each row decoded in registers on the way.
+// out[t * kRows + r] = rows[r] . x[t], each row decoded in registers on the way. Afterwards come the rows
+// `next` columns further on.
 template <size_t kRows, size_t kTokens, class Row>
 HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t cols,
-                              float* HWY_RESTRICT out) {
+                              size_t next, float* HWY_RESTRICT out) {
   const DF d;
   TileSums<kTokens, kRows> sums;
   ZeroSums<kTokens, kRows>(sums);
   constexpr size_t kPrefetchCols = 64 * 8 / Row::kBits;  // of a cache line
-  const size_t ahead = kRows * cols;
+  const size_t ahead = HWY_MIN(kBytesAhead * 8 / Row::kBits, cols);
   for (size_t at = 0; at < cols; at += kBlock) {
-    VF values[kRows][kBlockVecs];
-    // The rows of the next tile: the processor foresees little of rows that are short.
     if (at % kPrefetchCols == 0) {
+      const size_t to = at + ahead < cols ? at + ahead : at + ahead - cols + next;
       for (size_t r = 0; r < kRows; ++r) {
-        for (size_t i = 0; i < kBlock; i += kPrefetchCols) rows[r].Prefetch(at + ahead + i);
+        for (size_t i = 0; i < kBlock; i += kPrefetchCols) rows[r].Prefetch(to + i);
       }
     }
+    // Rows share an input in a register where there are enough of those, else each row is used up at once.
+    constexpr size_t kRowsAtOnce = kVecs == 1 ? kRows : 1;
 #pragma GCC unroll 8
-    for (size_t r = 0; r < kRows; ++r) rows[r].Block(at, values[r]);
-#pragma GCC unroll 4
-    for (size_t v = 0; v < kBlockVecs; ++v) {
+    for (size_t r0 = 0; r0 < kRows; r0 += kRowsAtOnce) {
+      VF values[kRowsAtOnce][kBlockVecs];
 #pragma GCC unroll 8
-      for (size_t t = 0; t < kTokens; ++t) {
-        const VF xv = hn::LoadU(d, x[t] + at + v * kVecLanes);
+      for (size_t r = 0; r < kRowsAtOnce; ++r) rows[r0 + r].Block(at, values[r]);
 #pragma GCC unroll 4
-        for (size_t r = 0; r < kRows; ++r)
-          sums[t][r][v % kVecs] = Fma(values[r][v], xv, sums[t][r][v % kVecs]);
+      for (size_t v = 0; v < kBlockVecs; ++v) {
+#pragma GCC unroll 8
+        for (size_t t = 0; t < kTokens; ++t) {
+          const VF xv = hn::LoadU(d, x[t] + at + v * kVecLanes);
+#pragma GCC unroll 8
+          for (size_t r = 0; r < kRowsAtOnce; ++r)
+            sums[t][r0 + r][v % kVecs] = Fma(values[r][v], xv, sums[t][r0 + r][v % kVecs]);
+        }
       }
     }
   }
@@ -80,148 +72,26 @@ constexpr size_t FewTokensRows(size_t tokens) {
   return tokens == 1 ? 4 : tokens <= 3 ? 2 : 1;
 }
 
-// With more tokens: the rows and tokens of one tile, as many as the registers hold sums of.
-inline constexpr size_t kStripTileRows = kVecs == 1 ? 4 : 2;
-inline constexpr size_t kStripTileTokens = kVecs == 1 ? 6 : 3;
-static_assert(static_cast<size_t>(kStripRows) % kStripTileRows == 0);
-
-// Adds one tile's products over n columns to partial sums in memory: sums[t * kSumsPerToken + r * kLanes +
-// l].
-inline constexpr size_t kSumsPerToken = static_cast<size_t>(kStripRows) * kLanes;
-
-template <size_t kTokens>
-HWY_INLINE void AddTileInMemory(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x,
-                                size_t n, float* HWY_RESTRICT memory) {
-  const DF d;
-  TileSums<kTokens, kStripTileRows> sums;
-#pragma GCC unroll 8
-  for (size_t t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
-    for (size_t r = 0; r < kStripTileRows; ++r) {
-      for (size_t v = 0; v < kVecs; ++v)
-        sums[t][r][v] = hn::LoadU(d, memory + t * kSumsPerToken + r * kLanes + v * kVecLanes);
-    }
-  }
-  AddToSums<kTokens, kStripTileRows>(w, x, n, sums);
-#pragma GCC unroll 8
-  for (size_t t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
-    for (size_t r = 0; r < kStripTileRows; ++r) {
-      for (size_t v = 0; v < kVecs; ++v)
-        hn::StoreU(sums[t][r][v], d, memory + t * kSumsPerToken + r * kLanes + v * kVecLanes);
-    }
-  }
-}
-
-// AddTileInMemory for a number of tokens known only at run time, 1 .. kStripTileTokens.
-HWY_INLINE void AddTileInMemoryN(size_t tokens, const float* const* HWY_RESTRICT w,
-                                 const float* const* HWY_RESTRICT x, size_t n, float* HWY_RESTRICT memory) {
-  if (tokens == 1) return AddTileInMemory<1>(w, x, n, memory);
-  if (tokens == 2) return AddTileInMemory<2>(w, x, n, memory);
-  if (tokens == 3) return AddTileInMemory<3>(w, x, n, memory);
-  if constexpr (kStripTileTokens == 6) {
-    if (tokens == 4) return AddTileInMemory<4>(w, x, n, memory);
-    if (tokens == 5) return AddTileInMemory<5>(w, x, n, memory);
-    return AddTileInMemory<6>(w, x, n, memory);
-  }
-}
-
-// Asks for the chunk from column c0 on, if there is one: pieces so short of so many rows are more than the
-// processor foresees by itself.
-template <class Row>
-HWY_INLINE void PrefetchChunk(const WeightMatrix& a, int64_t first_row, size_t n_rows, size_t c0) {
-  const auto cols = static_cast<size_t>(a.cols);
-  if (c0 >= cols) return;
-  const size_t begin = c0 * Row::kBits / 8;
-  const size_t end = HWY_MIN(c0 + kChunkCols, cols) * Row::kBits / 8;
-  for (size_t r = 0; r < n_rows; ++r) {
-    const std::byte* row = a.data + (static_cast<size_t>(first_row) + r) * (cols * Row::kBits / 8);
-    for (size_t at = begin; at < end; at += 64) __builtin_prefetch(row + at);
-  }
-}
-
-// One chunk of columns [c0, c0 + n) of up to kStripRows rows: decoded once, into `decoded` unless they are
-// floats already, and multiplied with all tokens of a block.
-template <class Row>
-HWY_INLINE void AddStripChunk(const WeightMatrix& a, int64_t first_row, size_t n_rows, size_t c0, size_t n,
-                              const float* const* tokens, size_t n_tokens, float* decoded, float* sums) {
-  const float* rows[kStripRows];
-  for (size_t r = 0; r < n_rows; ++r) {
-    const Row row(a, first_row + static_cast<int64_t>(r));
-    if constexpr (Row::kIsFloats) {
-      rows[r] = row.floats() + c0;
-    } else {
-      DecodeInto(row, c0, c0 + n, decoded + r * n);
-      rows[r] = decoded + r * n;
-    }
-  }
-  PrefetchChunk<Row>(a, first_row, n_rows, c0 + n);
-  // A ragged last tile computes its last row again, into sums that nobody reads.
-  for (size_t r = n_rows; r % kStripTileRows != 0; ++r) rows[r] = rows[n_rows - 1];
-  for (size_t t = 0; t < n_tokens; t += kStripTileTokens) {
-    const size_t tile_tokens = HWY_MIN(kStripTileTokens, n_tokens - t);
-    const float* x[kStripTileTokens];
-    for (size_t i = 0; i < tile_tokens; ++i) x[i] = tokens[t + i] + c0;
-    for (size_t r = 0; r < n_rows; r += kStripTileRows)
-      AddTileInMemoryN(tile_tokens, rows + r, x, n, sums + t * kSumsPerToken + r * kLanes);
-  }
-}
-
-// A band of rows times a block of tokens: y[t * y_stride + r]. The partial sums wait in memory between
-// chunks, unrounded.
-template <class Row>
-HWY_INLINE void MatMulBand(const WeightMatrix& a, int64_t first_row, int64_t n_rows,
-                           const float* const* tokens, size_t n_tokens, float* y, int64_t y_stride,
-                           float* scratch) {
-  constexpr size_t kSumsPerStrip = static_cast<size_t>(kTokenBlock) * kSumsPerToken;
-  const auto cols = static_cast<size_t>(a.cols);
-  const auto n_strips = static_cast<size_t>((n_rows + kStripRows - 1) / kStripRows);
-  const auto rows_of = [&](size_t strip) {
-    return static_cast<size_t>(std::min(kStripRows, n_rows - static_cast<int64_t>(strip) * kStripRows));
-  };
-  float* sums = scratch;
-  float* decoded = scratch + static_cast<size_t>(kBandRows / kStripRows) * kSumsPerStrip;
-  for (size_t s = 0; s < n_strips; ++s) std::fill_n(sums + s * kSumsPerStrip, n_tokens * kSumsPerToken, 0.0f);
-  for (size_t c0 = 0; c0 < cols; c0 += kChunkCols) {
-    const size_t n = HWY_MIN(kChunkCols, cols - c0);
-    for (size_t s = 0; s < n_strips; ++s) {
-      if (c0 == 0 && s + 1 < n_strips)
-        PrefetchChunk<Row>(a, first_row + static_cast<int64_t>(s + 1) * kStripRows, rows_of(s + 1), 0);
-      AddStripChunk<Row>(a, first_row + static_cast<int64_t>(s) * kStripRows, rows_of(s), c0, n, tokens,
-                         n_tokens, decoded, sums + s * kSumsPerStrip);
-    }
-  }
-  for (size_t s = 0; s < n_strips; ++s) {
-    for (size_t t = 0; t < n_tokens; ++t) {
-      for (size_t r = 0; r < rows_of(s); ++r) {
-        VF lanes[kVecs];
-        for (size_t v = 0; v < kVecs; ++v) {
-          lanes[v] =
-              hn::LoadU(DF(), sums + s * kSumsPerStrip + t * kSumsPerToken + r * kLanes + v * kVecLanes);
-        }
-        y[static_cast<int64_t>(t) * y_stride + static_cast<int64_t>(s) * kStripRows +
-          static_cast<int64_t>(r)] = ReduceLanes(lanes);
-      }
-    }
-  }
-}
-
-// y[t * y_stride + row] for rows [row_begin, row_end) and kTokens tokens.
+// y[t * y_stride + row] for rows [row_begin, row_end) and kTokens tokens. Each of a tile's kRows rows works
+// through its own part of the range: the processor reads ahead of few long streams better than of short rows
+// side by side.
 template <size_t kTokens, class Row>
 HWY_INLINE void MatMulFewTokens(const WeightMatrix& a, int64_t row_begin, int64_t row_end,
                                 const float* const* tokens, float* y, int64_t y_stride) {
-  constexpr size_t kRows = FewTokensRows(kTokens);
-  for (int64_t first = row_begin; first < row_end; first += static_cast<int64_t>(kRows)) {
+  constexpr auto kRows = static_cast<int64_t>(FewTokensRows(kTokens));
+  const int64_t rows_a_part = (row_end - row_begin + kRows - 1) / kRows;
+  const int64_t to_next_part = rows_a_part * (kRows - 1) + 1;  // from a part's last row to the next range's
+  for (int64_t i = 0; i < rows_a_part; ++i) {
     Row rows[kRows];
-    // A ragged last tile computes its last row again and drops it.
-    for (size_t r = 0; r < kRows; ++r)
-      rows[r] = Row(a, std::min(first + static_cast<int64_t>(r), row_end - 1));
+    // Where the parts do not fill up, a row beyond the last stands for that one and is dropped.
+    const auto row = [&](int64_t r) { return row_begin + r * rows_a_part + i; };
+    for (int64_t r = 0; r < kRows; ++r) rows[r] = Row(a, std::min(row(r), row_end - 1));
+    const int64_t next = (i + 1 < rows_a_part ? 1 : to_next_part) * a.cols;
     float out[kTokens * kRows];
-    DecodeDotTile<kRows, kTokens>(rows, tokens, static_cast<size_t>(a.cols), out);
-    const size_t n_rows = HWY_MIN(kRows, static_cast<size_t>(row_end - first));
-    for (size_t t = 0; t < kTokens; ++t) {
-      for (size_t r = 0; r < n_rows; ++r)
-        y[static_cast<int64_t>(t) * y_stride + first + static_cast<int64_t>(r)] = out[t * kRows + r];
+    DecodeDotTile<kRows, kTokens>(rows, tokens, static_cast<size_t>(a.cols), static_cast<size_t>(next), out);
+    for (int64_t r = 0; r < kRows && row(r) < row_end; ++r) {
+      for (size_t t = 0; t < kTokens; ++t)
+        y[static_cast<int64_t>(t) * y_stride + row(r)] = out[t * kRows + static_cast<size_t>(r)];
     }
   }
 }
@@ -314,8 +184,8 @@ HWY_INLINE void MatMulRows(const WeightMatrix& a, int64_t row_begin, int64_t row
       continue;
     }
     for (int64_t row = row_begin; row < row_end; row += kBandRows) {
-      MatMulBand<Row>(a, row, std::min(kBandRows, row_end - row), tokens, n, block_y + row, y_stride,
-                      scratch);
+      Band<Row>(a, row, std::min(kBandRows, row_end - row), tokens, n, block_y + row, y_stride, scratch)
+          .Multiply();
     }
   }
 }

@@ -59,13 +59,12 @@ constexpr int64_t TaskRows(int64_t rows, int64_t n_tokens, int64_t n_threads) {
 }
 
 // Floats of scratch that MatMul needs for matrices of up to `max_cols` columns, with room to start on a cache
-// line: one strip's chunk and the sixteen partial sums of each row of a band for each token of a block, or
-// four scaled inputs and the scales of a tile row.
+// line: one strip's chunk and the sixteen partial sums of each row of a band for each token of a block, whose
+// tokens come in tiles of up to six, or four scaled inputs and the scales of a tile row.
 constexpr size_t MatMulScratchFloats(int64_t max_cols) {
   const auto cols = static_cast<size_t>(max_cols);
-  const size_t chunk = cols < kChunkCols ? cols : kChunkCols;
   const size_t band =
-      static_cast<size_t>(kStripRows) * chunk + static_cast<size_t>(kBandRows * 16 * kTokenBlock);
+      static_cast<size_t>(kStripRows) * kChunkCols + static_cast<size_t>(kBandRows * 16 * (kTokenBlock + 5));
   return (5 * cols > band ? 5 * cols : band) + 16;
 }
 

@@ -58,11 +58,13 @@ class Fp8TileRow {
     VF scale = hn::Set(d, kScalesTimes256[scale_code]);
     if constexpr (kDecoding == Fp8Decoding::kAny) {
       if (scale_code > kLargestScaleTimes256) {
-        for (VF& value : values) value = hn::Mul(value, hn::Set(d, 256.0f));
+#pragma GCC unroll 4
+        for (size_t v = 0; v < kBlockVecs; ++v) values[v] = hn::Mul(values[v], hn::Set(d, 256.0f));
         scale = hn::Set(d, E8m0ToFloat(scale_code));
       }
     }
-    for (VF& value : values) value = hn::Mul(value, scale);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kBlockVecs; ++v) values[v] = hn::Mul(values[v], scale);
   }
 
  private:
@@ -82,19 +84,37 @@ class Fp8TileRow {
     // exponent's top bit, which is then set there and nowhere else.
     const DF d;
     const hn::Repartition<int16_t, DF> d16;
-    const hn::Rebind<int8_t, decltype(d16)> d8;
     const hn::Rebind<hwy::float16_t, DF> df16;
     const hn::Half<decltype(d16)> d16_half;
-    for (size_t v = 0; v < kBlockVecs; v += 2) {
-      const auto shifted = hn::ShiftLeft<7>(hn::PromoteTo(d16, hn::LoadU(d8, codes + v * kVecLanes)));
+    const auto to_half = [&](auto shifted) HWY_ATTR {
       auto half = hn::And(shifted, hn::Set(d16, static_cast<int16_t>(0xBFFF)));
       if constexpr (kDecoding == Fp8Decoding::kAny) {
         const auto carry = hn::Add(half, hn::Set(d16, int16_t{0x0080}));
         half = hn::OrAnd(half, carry, hn::Set(d16, int16_t{0x4000}));
       }
-      values[v] = hn::PromoteTo(d, hn::BitCast(df16, hn::LowerHalf(d16_half, half)));
-      values[v + 1] = hn::PromoteTo(d, hn::BitCast(df16, hn::UpperHalf(d16_half, half)));
+      return half;
+    };
+    const auto widen = [&](auto half, VF& lower, VF& upper) HWY_ATTR {
+      lower = hn::PromoteTo(d, hn::BitCast(df16, hn::LowerHalf(d16_half, half)));
+      upper = hn::PromoteTo(d, hn::BitCast(df16, hn::UpperHalf(d16_half, half)));
+    };
+#if HWY_TARGET == HWY_AVX2
+    // Interleaving works within 128 bits, so each result has eight codes of either half of the block. Unlike
+    // sign extension it does not have to go through the one unit that everything below goes through.
+    const hn::Repartition<int8_t, DF> d8_block;
+    const auto block = hn::LoadU(d8_block, codes);
+    const auto even = hn::InterleaveLower(d8_block, hn::Zero(d8_block), block);
+    const auto odd = hn::InterleaveUpper(d8_block, hn::Zero(d8_block), block);
+    widen(to_half(hn::ShiftRight<1>(hn::BitCast(d16, even))), values[0], values[2]);
+    widen(to_half(hn::ShiftRight<1>(hn::BitCast(d16, odd))), values[1], values[3]);
+#else
+    const hn::Rebind<int8_t, decltype(d16)> d8;
+#pragma GCC unroll 2
+    for (size_t v = 0; v < kBlockVecs; v += 2) {
+      const auto extended = hn::PromoteTo(d16, hn::LoadU(d8, codes + v * kVecLanes));
+      widen(to_half(hn::ShiftLeft<7>(extended)), values[v], values[v + 1]);
     }
+#endif
 #endif
   }
 

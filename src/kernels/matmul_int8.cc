@@ -73,6 +73,7 @@ struct Int8Product {
   const uint8_t* codes;   // [rows, cols / 2]
   const uint8_t* scales;  // [rows, n_blocks]
   const uint8_t* scales_end;
+  size_t n_rows;
   size_t n_blocks;
   size_t row_bytes;
 };
@@ -89,11 +90,6 @@ inline constexpr size_t kTokensATile = 4;
 inline constexpr size_t kChunkBlocks = 16;
 using DRow = hn::ScalableTag<float>;
 using VRow = hn::Vec<DRow>;
-
-// Twice the e2m1 value of each nibble, plus 12.
-HWY_INLINE VByte UnsignedWeights(VByte nibbles) {
-  return hn::TableLookupBytes(hn::LoadDup128(DByte(), kDoubledPlus12), nibbles);
-}
 
 // dwords[d] lane r = bytes 4 d .. 4 d + 3 of the sixteen at row(r).
 template <class RowFn>
@@ -145,19 +141,31 @@ HWY_INLINE void DecodeScales(const Int8Product& a, const size_t* HWY_RESTRICT ro
   }
 }
 
+// kRows rows that lie equally far apart: row r from byte `first` + r * `stride` on. Four bases instead of
+// kRows pointers, of which the processor has too few.
+struct SpacedRows {
+  SpacedRows(const uint8_t* first, size_t stride_bytes) : stride(stride_bytes) {
+    for (size_t g = 0; g < kRows / 4; ++g) bases[g] = first + 4 * g * stride;
+  }
+  HWY_INLINE const uint8_t* operator[](size_t r) const { return bases[r / 4] + r % 4 * stride; }
+
+  const uint8_t* bases[kRows / 4];
+  size_t stride;
+};
+
 // One block of kRows rows as eight vectors, vector n at panel[n * stride ..]: lane r of vector d < 4 holds
 // four even columns of row r, of vector 4 + d the four odd ones between them, from dword d of the row's
 // block.
-HWY_INLINE void DecodeBlock(const Int8Product& a, const size_t* HWY_RESTRICT rows, size_t block,
-                            uint8_t* HWY_RESTRICT panel, size_t stride) {
+HWY_INLINE void DecodeBlock(const SpacedRows& codes, size_t block, uint8_t* HWY_RESTRICT panel,
+                            size_t stride) {
   VQuad dwords[4];
-  TransposeDwords(
-      [&](size_t r) HWY_ATTR { return a.codes + rows[r] * a.row_bytes + block * kInt8BlockBytes; }, dwords);
+  TransposeDwords([&](size_t r) HWY_ATTR { return codes[r] + block * kInt8BlockBytes; }, dwords);
 #pragma GCC unroll 4
   for (size_t d = 0; d < 4; ++d) {
-    const VByte pairs = hn::BitCast(DByte(), dwords[d]);
-    hn::Store(UnsignedWeights(LowNibbles(pairs)), DByte(), panel + d * stride);
-    hn::Store(UnsignedWeights(HighNibbles(pairs)), DByte(), panel + (4 + d) * stride);
+    VByte weights[2];
+    DecodeNibbles(hn::BitCast(DByte(), dwords[d]), weights);
+    hn::Store(weights[0], DByte(), panel + d * stride);
+    hn::Store(weights[1], DByte(), panel + (4 + d) * stride);
   }
 }
 
@@ -218,11 +226,12 @@ inline constexpr size_t kInt8PanelRows = kRowVecs * kRows;
 inline constexpr size_t kPanelBlockBytes = 8 * kRowVecs * sizeof(VByte);
 
 // sums[t * kInt8PanelRows + r] += the products of a chunk's n blocks with kTokens tokens, whose groups for
-// the chunk start at x[t].
+// the chunk start at x[t]. A function of its own, because the compiler runs out of registers where it is part
+// of a larger one.
 template <size_t kTokens>
-HWY_INLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales, size_t n,
-                         const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
-                         NextChunk& next) {
+HWY_NOINLINE void AddPanel(const uint8_t* HWY_RESTRICT panel, const float* HWY_RESTRICT scales, size_t n,
+                           const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT sums,
+                           NextChunk& next) {
   const DRow d;
   VRow sum[kTokens][kRowVecs];
   const QuantizedGroup* at[kTokens];
@@ -267,21 +276,21 @@ struct PanelScratch {
   uint8_t* panel;  // [kChunkBlocks, kPanelBlockBytes]
 };
 
-// Up to kInt8PanelRows rows from `row` on times many tokens: each chunk of weights is decoded once, into row
-// order, and multiplied with all of them.
-HWY_INLINE void PanelManyTokens(const Int8Product& a, size_t row, size_t row_end,
+// kInt8PanelRows rows, row + r * row_stride, times many tokens: each chunk of weights is decoded once, into
+// row order, and multiplied with all of them.
+HWY_INLINE void PanelManyTokens(const Int8Product& a, size_t row, size_t row_stride, size_t row_end,
                                 const QuantizedGroup* const* HWY_RESTRICT x, size_t n_tokens,
                                 const PanelScratch& scratch) {
-  // A ragged last panel computes its last row again and drops it.
   size_t rows[kInt8PanelRows];
-  for (size_t r = 0; r < kInt8PanelRows; ++r) rows[r] = HWY_MIN(row + r, row_end - 1);
+  for (size_t r = 0; r < kInt8PanelRows; ++r) rows[r] = row + r * row_stride;
   std::fill_n(scratch.sums, n_tokens * kInt8PanelRows, 0.0f);
   for (size_t first = 0; first < a.n_blocks; first += kChunkBlocks) {
     const size_t n = HWY_MIN(kChunkBlocks, a.n_blocks - first);
     for (size_t v = 0; v < kRowVecs; ++v) {
       DecodeScales(a, rows + v * kRows, first, n, scratch.scales + v * kRows, kInt8PanelRows);
+      const SpacedRows codes(a.codes + rows[v * kRows] * a.row_bytes, row_stride * a.row_bytes);
       for (size_t b = 0; b < n; ++b) {
-        DecodeBlock(a, rows + v * kRows, first + b, scratch.panel + b * kPanelBlockBytes + v * sizeof(VByte),
+        DecodeBlock(codes, first + b, scratch.panel + b * kPanelBlockBytes + v * sizeof(VByte),
                     kRowVecs * sizeof(VByte));
       }
     }
@@ -298,19 +307,8 @@ HWY_INLINE void PanelManyTokens(const Int8Product& a, size_t row, size_t row_end
 
 // Blocks whose codes fill a vector.
 inline constexpr size_t kBlocksAVec = kRows / 4;
-
-// sums[j] lane r: the exact products of block j with row r of four, from the rows' own vectors whose lanes
-// are (block, dword): adds the four dwords of each block.
-HWY_INLINE VQuad AddDwordsOfFour(const VQuad (&rows)[4]) {
-  const DQuad d;
-  const hn::Repartition<int64_t, DQuad> d64;
-  const auto ab = hn::BitCast(
-      d64, hn::Add(hn::InterleaveLower(d, rows[0], rows[1]), hn::InterleaveUpper(d, rows[0], rows[1])));
-  const auto cd = hn::BitCast(
-      d64, hn::Add(hn::InterleaveLower(d, rows[2], rows[3]), hn::InterleaveUpper(d, rows[2], rows[3])));
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, ab, cd)),
-                 hn::BitCast(d, hn::InterleaveUpper(d64, ab, cd)));
-}
+// How far ahead a row's codes are asked for.
+inline constexpr size_t kBytesAhead = 1024;
 
 // groups[g] holds, in its 128 bits j, rows 4 g .. 4 g + 3 of block j; afterwards blocks[j] holds all rows of
 // block j.
@@ -332,83 +330,110 @@ HWY_INLINE void GroupsToBlocks(const VQuad (&groups)[kRows / 4], VQuad (&blocks)
 #endif
 }
 
+// 128 bits b of all lanes: offsets[b].
+HWY_INLINE VQuad SpreadOffsets(const int32_t* HWY_RESTRICT offsets) {
+  const DQuad d;
+  alignas(64) static constexpr int32_t kBlockOfLane[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  return hn::TableLookupLanes(hn::LoadDup128(d, offsets), hn::SetTableIndices(d, kBlockOfLane));
+}
+
 // Adds the products of kBlocksAVec blocks, numbers j .. of the groups at x[t], to the sums of kRows rows,
 // whose codes for these blocks start at codes[r] + from.
 template <size_t kTokens>
-HWY_INLINE void AddRowBytes(const uint8_t* const (&codes)[kRows], size_t from,
-                            const float* HWY_RESTRICT scales, const QuantizedGroup* const (&x)[kTokens],
-                            size_t j, VRow (&sums)[kTokens][1]) {
+HWY_INLINE void AddRowBytes(const SpacedRows& codes, size_t from, const float* HWY_RESTRICT scales,
+                            const QuantizedGroup* const (&x)[kTokens], size_t j, VRow (&sums)[kTokens][1]) {
   const DRow d;
   const DByte d8;
-  VByte values[kTokens][2];
-#pragma GCC unroll 2
-  for (size_t t = 0; t < kTokens; ++t) {
-    values[t][0] = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(x[t]->even + j * kInt8BlockBytes));
-    values[t][1] = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(x[t]->odd + j * kInt8BlockBytes));
-  }
   VQuad groups[kTokens][kRows / 4];
 #pragma GCC unroll 4
   for (size_t g = 0; g < kRows / 4; ++g) {
-    VQuad products[kTokens][4];
+    VByte weights[4][2];
 #pragma GCC unroll 4
-    for (size_t r = 0; r < 4; ++r) {
-      const VByte pairs = hn::LoadU(d8, codes[4 * g + r] + from);
-      const VByte weights[2] = {UnsignedWeights(LowNibbles(pairs)), UnsignedWeights(HighNibbles(pairs))};
-#pragma GCC unroll 2
-      for (size_t t = 0; t < kTokens; ++t) products[t][r] = SumByteProducts(weights, values[t]);
+    for (size_t r = 0; r < 4; ++r) DecodeNibbles(LoadOnce(codes[4 * g + r] + from), weights[r]);
+#pragma GCC unroll 4
+    for (size_t t = 0; t < kTokens; ++t) {
+      const VByte values[2] = {
+          hn::LoadU(d8, reinterpret_cast<const uint8_t*>(x[t]->even + j * kInt8BlockBytes)),
+          hn::LoadU(d8, reinterpret_cast<const uint8_t*>(x[t]->odd + j * kInt8BlockBytes))};
+      VRowProducts products[4];
+#pragma GCC unroll 4
+      for (size_t r = 0; r < 4; ++r) products[r] = RowProducts(weights[r], values);
+      groups[t][g] = SumFourRows(products, SpreadOffsets(x[t]->offsets + j));
     }
-#pragma GCC unroll 2
-    for (size_t t = 0; t < kTokens; ++t) groups[t][g] = AddDwordsOfFour(products[t]);
   }
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (size_t t = 0; t < kTokens; ++t) {
-    VQuad products[kBlocksAVec];
-    GroupsToBlocks(groups[t], products);
+    VQuad exact[kBlocksAVec];
+    GroupsToBlocks(groups[t], exact);
 #pragma GCC unroll 4
     for (size_t b = 0; b < kBlocksAVec; ++b) {
-      const VQuad exact = hn::Add(products[b], hn::Set(DQuad(), x[t]->offsets[j + b]));
       const VRow scale = hn::Mul(hn::Load(d, scales + b * kRows), hn::Set(d, x[t]->scales[j + b]));
-      sums[t][0] = hn::MulAdd(hn::ConvertTo(d, exact), scale, sums[t][0]);
+      sums[t][0] = hn::MulAdd(hn::ConvertTo(d, exact[b]), scale, sums[t][0]);
     }
   }
 }
 
-// Up to kRows rows from `row` on times kTokens tokens, for so few tokens that weights are used straight from
-// their rows' bytes.
+// lanes[t * kRows + r] = row `row` + r * row_stride, all of which exist, times token t. For so few tokens
+// that weights are used straight from their rows' bytes.
 template <size_t kTokens>
-HWY_INLINE void RowsFewTokens(const Int8Product& a, size_t row, size_t row_end,
-                              const QuantizedGroup* const* HWY_RESTRICT x, const PanelScratch& scratch) {
+HWY_INLINE void RowsFewTokens(const Int8Product& a, size_t row, size_t row_stride,
+                              const QuantizedGroup* const* HWY_RESTRICT x, const PanelScratch& scratch,
+                              float* HWY_RESTRICT lanes) {
   const DRow d;
-  VRow sum[kTokens][1];
-  for (size_t t = 0; t < kTokens; ++t) sum[t][0] = hn::Zero(d);
+  VRow sums[kTokens][1];
+  for (size_t t = 0; t < kTokens; ++t) sums[t][0] = hn::Zero(d);
   size_t rows[kRows];
-  const uint8_t* codes[kRows];
-  for (size_t r = 0; r < kRows; ++r) {
-    rows[r] = HWY_MIN(row + r, row_end - 1);
-    codes[r] = a.codes + rows[r] * a.row_bytes;
-  }
+  for (size_t r = 0; r < kRows; ++r) rows[r] = row + r * row_stride;
+  const SpacedRows codes(a.codes + row * a.row_bytes, row_stride * a.row_bytes);
   for (size_t first = 0; first < a.n_blocks; first += kChunkBlocks) {
     const size_t end = HWY_MIN(first + kChunkBlocks, a.n_blocks);
-    NextChunk next(a, row, kRows, row_end, first);
     DecodeScales(a, rows, first, end - first, scratch.scales, kRows);
     for (size_t block = first; block < end;) {
       const QuantizedGroup* at[kTokens];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (size_t t = 0; t < kTokens; ++t) at[t] = x[t] + block / kGroupBlocks;
       const size_t j = block % kGroupBlocks;
+      const size_t from = block * kInt8BlockBytes;
       const float* scales = scratch.scales + (block - first) * kRows;
+      if (j == 0) {
+#pragma GCC unroll 16
+        for (size_t r = 0; r < kRows; ++r) __builtin_prefetch(codes[r] + from + kBytesAhead);
+      }
       if (block + kBlocksAVec <= end) [[likely]] {
-        for (size_t r = 0; r < kBlocksAVec; ++r) next.PrefetchRow();
-        AddRowBytes<kTokens>(codes, block * kInt8BlockBytes, scales, at, j, sum);
+        AddRowBytes<kTokens>(codes, from, scales, at, j, sums);
         block += kBlocksAVec;
       } else {
-        DecodeBlock(a, rows, block, scratch.panel, sizeof(VByte));
-        AddBlock<kTokens, 1>(scratch.panel, scales, at, j, sum);
+        DecodeBlock(codes, block, scratch.panel, sizeof(VByte));
+        AddBlock<kTokens, 1>(scratch.panel, scales, at, j, sums);
         ++block;
       }
     }
   }
-  for (size_t t = 0; t < kTokens; ++t) hn::StoreU(sum[t][0], d, scratch.sums + t * kRows);
+  for (size_t t = 0; t < kTokens; ++t) hn::StoreU(sums[t][0], d, lanes + t * kRows);
+}
+
+// y[t * y_stride + row] for rows [row_begin, row_end) of a matrix that has at least kRows rows. Lane r works
+// through one kRows-th of the rows, from its first to its last: the processor then sees kRows long streams,
+// which it reads ahead of, instead of many short rows side by side, which it does not.
+template <size_t kTokens>
+HWY_INLINE void RangeFewTokens(const Int8Product& a, size_t row_begin, size_t row_end,
+                               const QuantizedGroup* const* HWY_RESTRICT x, float* HWY_RESTRICT y,
+                               int64_t y_stride, const PanelScratch& scratch) {
+  const auto multiply = [&](size_t row, size_t row_stride) HWY_ATTR {
+    alignas(64) float lanes[kTokens * kRows];
+    RowsFewTokens<kTokens>(a, row, row_stride, x, scratch, lanes);
+    for (size_t r = 0; r < kRows; ++r) {
+      const size_t to = row + r * row_stride;
+      if (to < row_begin || to >= row_end) continue;
+      for (size_t t = 0; t < kTokens; ++t)
+        y[static_cast<int64_t>(t) * y_stride + static_cast<int64_t>(to)] = lanes[t * kRows + r];
+    }
+  };
+  const size_t rows_a_lane = (row_end - row_begin) / kRows;
+  for (size_t i = 0; i < rows_a_lane; ++i) multiply(row_begin + i, rows_a_lane);
+  // The rows left over are the last of kRows neighbours, of which the others are computed once more or for
+  // nothing.
+  if (row_begin + rows_a_lane * kRows < row_end) multiply(HWY_MAX(row_end, kRows) - kRows, 1);
 }
 
 void MultiplyRows(const Int8Product& a, size_t row_begin, size_t row_end, const QuantizedGroup* const* x,
@@ -417,18 +442,24 @@ void MultiplyRows(const Int8Product& a, size_t row_begin, size_t row_end, const 
   scratch.sums = memory;
   scratch.scales = scratch.sums + kInt8TokenBlock * kInt8PanelRows;
   scratch.panel = reinterpret_cast<uint8_t*>(scratch.scales + kChunkBlocks * kInt8PanelRows);
-  const size_t panel_rows = n_tokens <= 2 ? kRows : kInt8PanelRows;
-  for (size_t row = row_begin; row < row_end; row += panel_rows) {
-    if (n_tokens == 1) {
-      RowsFewTokens<1>(a, row, row_end, x, scratch);
-    } else if (n_tokens == 2) {
-      RowsFewTokens<2>(a, row, row_end, x, scratch);
-    } else {
-      PanelManyTokens(a, row, row_end, x, n_tokens, scratch);
+  if (a.n_rows >= kRows) {
+    if (n_tokens == 1) return RangeFewTokens<1>(a, row_begin, row_end, x, y, y_stride, scratch);
+    if (n_tokens == 2) return RangeFewTokens<2>(a, row_begin, row_end, x, y, y_stride, scratch);
+    if (n_tokens == 3) return RangeFewTokens<3>(a, row_begin, row_end, x, y, y_stride, scratch);
+    if (n_tokens == 4) return RangeFewTokens<4>(a, row_begin, row_end, x, y, y_stride, scratch);
+  }
+  // A ragged last panel computes some of its neighbours' rows and drops them; of a matrix that is smaller
+  // than a panel, each row fills one.
+  const bool small = a.n_rows < kInt8PanelRows;
+  const size_t step = small ? 1 : kInt8PanelRows;
+  for (size_t row = row_begin; row < row_end; row += step) {
+    const size_t first = small ? row : HWY_MIN(row, a.n_rows - kInt8PanelRows);
+    PanelManyTokens(a, first, small ? 0 : 1, row_end, x, n_tokens, scratch);
+    const size_t n_rows = HWY_MIN(step, row_end - row);
+    for (size_t t = 0; t < n_tokens; ++t) {
+      std::copy_n(scratch.sums + t * kInt8PanelRows + (row - first), n_rows,
+                  y + static_cast<int64_t>(t) * y_stride + row);
     }
-    const size_t n_rows = HWY_MIN(panel_rows, row_end - row);
-    for (size_t t = 0; t < n_tokens; ++t)
-      std::copy_n(scratch.sums + t * panel_rows, n_rows, y + static_cast<int64_t>(t) * y_stride + row);
   }
 }
 
@@ -469,6 +500,7 @@ void MatMulInt8Impl(const WeightMatrix& a, int64_t row_begin, int64_t row_end, c
       .codes = reinterpret_cast<const uint8_t*>(a.data),
       .scales = reinterpret_cast<const uint8_t*>(a.scales),
       .scales_end = reinterpret_cast<const uint8_t*>(a.scales) + static_cast<size_t>(a.rows) * n_blocks,
+      .n_rows = static_cast<size_t>(a.rows),
       .n_blocks = n_blocks,
       .row_bytes = cols / 2};
   for (int64_t t0 = 0; t0 < n_tokens; t0 += kInt8TokenBlock) {

@@ -14,6 +14,8 @@
 namespace millrace::model {
 namespace {
 
+constexpr int64_t kSliceChannels = 1024;  // of a token's streams that one thread mixes
+
 // One block of zeroed memory from the operating system, counted in the ledger.
 class ScratchBlock {
  public:
@@ -162,10 +164,16 @@ void Forward::Impl::BeginSite(int l, const char* site, const HyperConnectionWeig
 void Forward::Impl::EndSite(int l, const char* site, const char* streams_name) {
   const int64_t hidden = plan.config.hidden_size;
   const int64_t m = plan.config.hc_mult;
-  context.ForEachToken([&](int64_t t, WorkerScratch&) {
+  // Slices of channels, so that one token alone is work for several threads.
+  const int64_t slices =
+      batch.n_tokens() < 4 * pool.size() ? (hidden + kSliceChannels - 1) / kSliceChannels : 1;
+  const int64_t channels = slices == 1 ? hidden : kSliceChannels;
+  pool.ParallelFor(static_cast<size_t>(batch.n_tokens() * slices), [&](size_t task, int) {
+    const int64_t t = static_cast<int64_t>(task) / slices;
+    const int64_t begin = static_cast<int64_t>(task) % slices * channels;
     kernels::ExpandStreams(scratch.site_out.data() + t * hidden, scratch.post.data() + t * m,
-                           scratch.comb.data() + t * m * m, m, hidden,
-                           scratch.streams.data() + t * m * hidden);
+                           scratch.comb.data() + t * m * m, m, hidden, begin,
+                           std::min(begin + channels, hidden), scratch.streams.data() + t * m * hidden);
   });
   std::swap(scratch.pre, scratch.new_pre);
   if (context.trace == nullptr) return;

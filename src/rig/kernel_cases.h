@@ -33,6 +33,8 @@ Result<std::vector<BenchRow>> ExpertDownMatVec(KernelBench& bench);
 Result<std::vector<BenchRow>> SquareFp8MatVec(KernelBench& bench);
 Result<std::vector<BenchRow>> QueryFp8MatVec(KernelBench& bench);
 Result<std::vector<BenchRow>> HeadMatVec(KernelBench& bench);
+Result<std::vector<BenchRow>> SharedExpertReads(KernelBench& bench);
+Result<std::vector<BenchRow>> SharedFp8Reads(KernelBench& bench);
 Result<std::vector<BenchRow>> ExpertsInPrefill(KernelBench& bench);
 Result<std::vector<BenchRow>> Fp8AgainstSgemm(KernelBench& bench);
 Result<std::vector<BenchRow>> AllThreadsOverOne(KernelBench& bench);

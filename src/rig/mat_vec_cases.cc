@@ -17,26 +17,27 @@ struct Shape {
   WeightFormat format;
   int64_t rows;
   int64_t cols;
-  int64_t matrices;  // multiplied in one loop, as a decode step does
+  int64_t matrices;    // multiplied in one loop, as a decode step does
+  int64_t tokens = 1;  // of as many sequences
 };
 
-// Matrices times one token's activations, which are the same for all.
+// Matrices times the activations of one token or a few, which are the same for all matrices.
 class MatVec {
  public:
   MatVec(const Shape& shape, bool fast, Team& team)
       : fast_(fast),
         team_(team),
-        x_(RandomActivations(shape.cols, 7)),
-        codes_(1, shape.cols),
-        y_(static_cast<size_t>(shape.matrices * shape.rows)),
+        x_(RandomActivations(shape.tokens * shape.cols, 7)),
+        codes_(shape.tokens, shape.cols),
+        y_(static_cast<size_t>(shape.matrices * shape.tokens * shape.rows)),
         products_(static_cast<size_t>(shape.matrices)) {
     codes_.Quantize(x_.data(), team);
     rows_ = codes_.Rows(0);
     for (size_t i = 0; i < products_.size(); ++i) {
       products_[i] = {.x = {.base = x_.data(), .stride = shape.cols},
                       .codes = fast ? &rows_ : nullptr,
-                      .n_tokens = 1,
-                      .y = y_.data() + static_cast<int64_t>(i) * shape.rows,
+                      .n_tokens = shape.tokens,
+                      .y = y_.data() + static_cast<int64_t>(i) * shape.tokens * shape.rows,
                       .y_stride = shape.rows};
     }
   }
@@ -72,9 +73,11 @@ Result<BenchRow> Measure(KernelBench& bench, std::string name, const Shape& shap
   const double bytes = static_cast<double>(shape.matrices * StoredBytes(matrices[0]));
   const Contestant contestants[] = {{.run = [&] { work.Run(matrices); }, .work = bytes, .team = &bench.team},
                                     bench.limits.Read(bench.team)};
+  std::string what =
+      fmt::format("{} {} -> {}, {} a loop", FormatName(shape.format), shape.cols, shape.rows, shape.matrices);
+  if (shape.tokens > 1) what += fmt::format(", {} tokens", shape.tokens);
   BenchRow row{.name = std::move(name),
-               .shape = fmt::format("{} {} -> {}, {} a loop", FormatName(shape.format), shape.cols,
-                                    shape.rows, shape.matrices),
+               .shape = std::move(what),
                .numerics = fast ? "fast" : "reference",
                .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
                .threads = bench.team.size(),
@@ -93,6 +96,20 @@ Result<std::vector<BenchRow>> MeasureAll(KernelBench& bench, const std::string& 
   if (shape.format == WeightFormat::kFp4Row32) {
     MILLRACE_ASSIGN_OR_RETURN(BenchRow fast, Measure(bench, name, shape, true, matrices));
     rows.push_back(std::move(fast));
+  }
+  return rows;
+}
+
+// The step of a few sequences together: as many bytes as for one.
+Result<std::vector<BenchRow>> MeasureTokens(KernelBench& bench, const std::string& name, Shape shape) {
+  MatrixCopies matrices(shape.format, shape.rows, shape.cols,
+                        CopiesBeyondCaches(shape.format, shape.rows, shape.cols), bench.team);
+  const bool fast = shape.format == WeightFormat::kFp4Row32;
+  std::vector<BenchRow> rows;
+  for (const int64_t tokens : {1, 2, 4}) {
+    shape.tokens = tokens;
+    MILLRACE_ASSIGN_OR_RETURN(BenchRow row, Measure(bench, name, shape, fast, matrices));
+    rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -117,6 +134,16 @@ Result<std::vector<BenchRow>> SquareFp8MatVec(KernelBench& bench) {
 Result<std::vector<BenchRow>> QueryFp8MatVec(KernelBench& bench) {
   return MeasureAll(bench, "fp8-query",
                     {.format = WeightFormat::kFp8Tile32, .rows = 32768, .cols = 1280, .matrices = 1});
+}
+
+Result<std::vector<BenchRow>> SharedExpertReads(KernelBench& bench) {
+  return MeasureTokens(bench, "shared-fp4",
+                       {.format = WeightFormat::kFp4Row32, .rows = 2304, .cols = 5120, .matrices = 12});
+}
+
+Result<std::vector<BenchRow>> SharedFp8Reads(KernelBench& bench) {
+  return MeasureTokens(bench, "shared-fp8",
+                       {.format = WeightFormat::kFp8Tile32, .rows = 5120, .cols = 5120, .matrices = 1});
 }
 
 Result<std::vector<BenchRow>> HeadMatVec(KernelBench& bench) {

@@ -15,6 +15,7 @@
 #include "model/catalogue.h"
 #include "model/engram_hash.h"
 #include "rig/bench_sequence.h"
+#include "rig/busy_processes.h"
 #include "rig/cold_files.h"
 #include "rig/step_cost.h"
 
@@ -69,6 +70,7 @@ class ModelBench {
   void Prefill();
   void Decode();
   void LateLayers();
+  void BesideBusyProcesses();
   BenchRow Row(std::string name, std::string shape) const;
   int64_t RoundToUnits(int64_t tokens) const {
     const int64_t unit = BenchSequence::DepthUnit(forward_->plan());
@@ -209,10 +211,47 @@ void ModelBench::LateLayers() {
   on_row_(row);
 }
 
+void ModelBench::BesideBusyProcesses() {
+  constexpr int64_t kDecodeTokens = 4;
+  constexpr TurnPlan kPlan{.slice_s = 0, .rounds = 5, .max_rounds = 5, .max_s = 1e9, .waits = true};
+  const BusyProcesses neighbours(options_.busy_neighbours);
+  const int processors = DescribeMachine().processors;
+  const double fair_share =
+      std::min(1.0, static_cast<double>(processors) / (bench_.team.size() + neighbours.count()));
+  const auto compare = [&](const char* name, std::string shape, int64_t tokens, const auto& run) {
+    const Contestant contestants[] = {
+        {.run = run,
+         .work = static_cast<double>(tokens),
+         .team = &bench_.team,
+         .prepare = [&] { neighbours.Run(); }},
+        {.run = run, .work = fair_share * static_cast<double>(tokens), .team = &bench_.team, .prepare = [&] {
+           neighbours.Stop();
+         }}};
+    BenchRow row = Row(name, std::move(shape));
+    row.unit = "tokens/s";
+    row.limit_name = fmt::format("{:.2f} of the rate alone", fair_share);
+    row.Take(TimeInTurn(contestants, kPlan), 1);
+    neighbours.Stop();
+    on_row_(row);
+  };
+  const int64_t n = std::min<int64_t>(32, options_.prefill_tokens);
+  // Alone and beside, each once to warm up.
+  BenchSequence sequence(*forward_, n + 2 * (kPlan.rounds + 1) * kDecodeTokens, 5);
+  sequence.Prefill(n);
+  compare("busy-decode",
+          fmt::format("{} tokens, {} processes spin beside it", kDecodeTokens, neighbours.count()),
+          kDecodeTokens, [&] {
+            for (int64_t i = 0; i < kDecodeTokens; ++i) sequence.Decode();
+          });
+  compare("busy-prefill", fmt::format("{} tokens, {} processes spin beside it", n, neighbours.count()), n,
+          [&] { sequence.Prefill(n); });
+}
+
 void ModelBench::Run() {
   Prefill();
   Decode();
   if (options_.forward.late_layers == model::LateLayers::kNeeded) LateLayers();
+  if (options_.busy_neighbours > 0) BesideBusyProcesses();
 }
 
 Status CheckOptions(const model::Checkpoint& checkpoint, const ModelBenchOptions& options) {

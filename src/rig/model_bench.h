@@ -16,6 +16,7 @@ struct ModelBenchOptions {
   int64_t prefill_tokens = 512;  // of the prompt that is read
   int64_t decode_tokens = 32;    // that are timed
   int64_t depth = 512;           // tokens in the sequence when they are
+  int busy_neighbours = 0;       // processes that spin beside it in the last rows; 0: no such rows
   model::ForwardOptions forward = {};
 };
 
@@ -30,6 +31,8 @@ inline constexpr int64_t kShortDepth = 512;
 //   bandwidth decode-depth    decode at `depth` over decode at the short depth prefill-decode  tokens a
 //   second of the prefill over those of decode late-layers     a batch in the middle of a long prompt, over
 //   the same with late layers run for all tokens
+//   busy-decode, busy-prefill  the same beside processes that spin, over what the machine would give at best:
+//                   the rate alone times the share of the processors that as many equal threads get
 //
 // Nobody reads 32,768 tokens to measure 32: a depth is made of one read prompt whose pages are repeated.
 // First a chunk is compared with its tokens alone, bit for bit (kMismatch).

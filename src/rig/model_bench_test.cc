@@ -42,7 +42,7 @@ class ModelBenchTest : public testing::Test {
 };
 
 TEST_F(ModelBenchTest, MeasuresEveryRowOfATinyModel) {
-  ModelBenchOptions options{.prefill_tokens = 100, .decode_tokens = 4, .depth = 700};
+  ModelBenchOptions options{.prefill_tokens = 100, .decode_tokens = 4, .depth = 700, .busy_neighbours = 1};
   options.forward = {.max_batch_tokens = 64, .max_batch_items = 1, .numerics = model::Numerics::kFast};
   std::map<std::string, BenchRow> rows;
   std::vector<std::string> shapes;
@@ -56,8 +56,9 @@ TEST_F(ModelBenchTest, MeasuresEveryRowOfATinyModel) {
     EXPECT_EQ(row.threads, 2);
   });
   ASSERT_TRUE(status.ok()) << status.error().message();
-  EXPECT_EQ(shapes.size(), 6u) << "decode has two rows";
-  for (const char* name : {"prefill", "decode", "prefill-decode", "decode-depth", "late-layers"})
+  EXPECT_EQ(shapes.size(), 8u) << "decode has two rows";
+  for (const char* name :
+       {"prefill", "decode", "prefill-decode", "decode-depth", "late-layers", "busy-decode", "busy-prefill"})
     EXPECT_TRUE(rows.contains(name)) << name;
   // Depths are whole pages.
   EXPECT_EQ(rows["decode-depth"].shape, "depth 768 over 512");

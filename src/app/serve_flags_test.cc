@@ -1,0 +1,325 @@
+// The flags of `serve`: where they come from, and what the built program says of them.
+
+#include "app/serve_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <CLI/CLI.hpp>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "app/flag_names.h"
+#include "app/settings.h"
+
+namespace millrace::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+
+class FixedEnvironment final : public Environment {
+ public:
+  explicit FixedEnvironment(std::map<std::string, std::string> variables)
+      : variables_(std::move(variables)) {}
+  std::optional<std::string> Get(const std::string& name) const override {
+    const auto found = variables_.find(name);
+    return found == variables_.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::vector<std::string> Names(const std::string& prefix) const override {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : variables_)
+      if (name.starts_with(prefix)) names.push_back(name);
+    return names;
+  }
+
+ private:
+  std::map<std::string, std::string> variables_;
+};
+
+FixedEnvironment Env(std::map<std::string, std::string> variables) {
+  return FixedEnvironment(std::move(variables));
+}
+
+std::string WriteFile(const std::string& name, const std::string& text, mode_t mode = 0600) {
+  const std::string path = ::testing::TempDir() + "/" + name;
+  std::ofstream(path) << text;
+  chmod(path.c_str(), mode);
+  return path;
+}
+
+class ServeFlagsTest : public ::testing::Test {
+ protected:
+  ServeFlagsTest() { AddServeFlags(command_, flags_); }
+
+  void Parse(std::vector<std::string> args) {
+    NormalizeFlags(args);
+    std::reverse(args.begin(), args.end());
+    command_.parse(args);
+  }
+  Settings MakeSettings() {
+    return Settings(command_, {.not_settings = {"help", "config", "print-config"}, .secrets = {"api-key"}});
+  }
+
+  CLI::App command_{"", "serve"};
+  ServeFlags flags_;
+};
+
+TEST_F(ServeFlagsTest, NamesOfOtherServersMeanTheSame) {
+  Parse({"models/mini", "--max_queued_requests", "7", "-np", "9", "--ctx", "100"});
+  EXPECT_EQ(flags_.checkpoint, "models/mini");
+  EXPECT_EQ(flags_.max_model_len, "100");
+  EXPECT_EQ(flags_.max_queue, 7);
+  EXPECT_EQ(flags_.max_num_seqs, 9);
+}
+
+TEST_F(ServeFlagsTest, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) {
+  const std::string file = WriteFile(
+      "layers.yaml", "model: /m\nport: 1\nhost: file\nserved_model_name: [a, b]\ndisable-log-stats: true\n");
+  Parse({"--port", "3"});
+  Settings settings = MakeSettings();
+  const FixedEnvironment environment({{"MILLRACE_PORT", "2"},
+                                      {"MILLRACE_HOST", "env"},
+                                      {"MILLRACE_CORS_ALLOW_ORIGIN", "http://a,http://b"},
+                                      {"MILLRACE_DISABLE_ACCESS_LOG", "true"}});
+  ASSERT_TRUE(settings.ApplyEnvironment(environment).ok());
+  const Status applied = settings.ApplyFile(file);
+  ASSERT_TRUE(applied.ok()) << applied.error().message();
+  EXPECT_EQ(flags_.http.port, 3);
+  EXPECT_EQ(flags_.http.host, "env");
+  EXPECT_EQ(flags_.checkpoint, "/m");
+  EXPECT_THAT(flags_.served_model_names, ElementsAre("a", "b"));
+  EXPECT_THAT(flags_.cors_origins, ElementsAre("http://a", "http://b"));
+  EXPECT_TRUE(flags_.disable_log_stats);
+  EXPECT_TRUE(flags_.disable_access_log);
+  const std::string printed = settings.Print();
+  EXPECT_THAT(printed, HasSubstr("port: 3  # command line\n"));
+  EXPECT_THAT(printed, HasSubstr("host: env  # MILLRACE_HOST\n"));
+  EXPECT_THAT(printed, HasSubstr("served-model-name: [a, b]  # " + file + ": line 4\n"));
+  EXPECT_THAT(printed, HasSubstr("max-num-seqs: 4\n"));
+  EXPECT_THAT(printed, HasSubstr("# max-total-tokens: not set\n"));
+}
+
+TEST_F(ServeFlagsTest, WhatIsPrintedIsReadBackTheSame) {
+  Parse({"/m", "--max-body-size", "1MiB", "--body-timeout", "1.5", "--numerics", "reference",
+         "--max-model-len", "-1", "--default-chat-template-kwargs", R"({"thinking":false})"});
+  const std::string printed = MakeSettings().Print();
+  CLI::App again("", "serve");
+  ServeFlags read;
+  AddServeFlags(again, read);
+  again.parse(std::vector<std::string>{});
+  Settings settings(again, {.not_settings = {"help", "config", "print-config"}, .secrets = {"api-key"}});
+  const Status applied = settings.ApplyFile(WriteFile("printed.yaml", printed));
+  ASSERT_TRUE(applied.ok()) << applied.error().message() << "\n" << printed;
+  EXPECT_EQ(read.http.max_body_bytes, size_t{1} << 20);
+  EXPECT_EQ(read.http.body_timeout, std::chrono::milliseconds(1500));
+  EXPECT_EQ(read.numerics, model::Numerics::kReference);
+  EXPECT_EQ(read.max_model_len, "-1");
+  EXPECT_EQ(read.default_chat_template_kwargs, R"({"thinking":false})");
+  EXPECT_EQ(read.http.max_connections, flags_.http.max_connections);
+}
+
+TEST_F(ServeFlagsTest, KeysAreNeitherPrintedNorTakenFromTheirVariableTwice) {
+  Parse({"/m", "--api-key", "sk-secret", "--api-key", "sk-other"});
+  Settings settings = MakeSettings();
+  ASSERT_TRUE(settings.ApplyEnvironment(Env({{"MILLRACE_API_KEY", "sk-env"}})).ok());
+  EXPECT_THAT(settings.Print(), HasSubstr("# api-key: 2 given, not shown\n"));
+  EXPECT_THAT(settings.Print(), Not(HasSubstr("sk-")));
+}
+
+TEST_F(ServeFlagsTest, WrongSettingsNameTheirPlace) {
+  Parse({"/m"});
+  const auto file_error = [&](const std::string& text) {
+    const Status status = MakeSettings().ApplyFile(WriteFile("wrong.yaml", text));
+    return status.ok() ? "accepted" : status.error().message();
+  };
+  EXPECT_THAT(file_error("max-num-seq: 4"),
+              HasSubstr("wrong.yaml: line 1: unknown key 'max-num-seq': did you mean max-num-seqs?"));
+  EXPECT_THAT(file_error("print-config: true"), HasSubstr("unknown key 'print-config'"));
+  EXPECT_THAT(file_error("# a\nport: many"), HasSubstr("wrong.yaml: line 2: "));
+  EXPECT_THAT(file_error("ctx: 4\nctx-size: 5"),
+              HasSubstr("line 2: 'ctx' and 'ctx-size' are the same setting"));
+  EXPECT_THAT(file_error("host: [a, b]"), HasSubstr("takes one value"));
+  const auto env_error = [&](const std::string& name, const std::string& value) {
+    const Status status = MakeSettings().ApplyEnvironment(Env({{name, value}}));
+    return status.ok() ? "accepted" : status.error().message();
+  };
+  EXPECT_THAT(env_error("MILLRACE_MAX_NUM_SEQS", "0"), HasSubstr("MILLRACE_MAX_NUM_SEQS: "));
+  EXPECT_THAT(env_error("MILLRACE_THREADS", ""), HasSubstr("MILLRACE_THREADS is set but empty"));
+  EXPECT_THAT(
+      MakeSettings().UnknownVariables(Env({{"MILLRACE_PROT", "1"}, {"MILLRACE_PORT", "1"}})),
+      ElementsAre("the environment variable MILLRACE_PROT stands for no flag: did you mean MILLRACE_PORT?"));
+}
+
+TEST_F(ServeFlagsTest, ListenIsHostAndPort) {
+  flags_.listen = "[::1]:81";
+  EXPECT_EQ(ToHttpOptions(flags_)->host, "::1");
+  EXPECT_EQ(ToHttpOptions(flags_)->port, 81);
+  for (const char* wrong : {"8000", "a:", ":80", "a:99999", "a:8x"}) {
+    flags_.listen = wrong;
+    EXPECT_FALSE(ToHttpOptions(flags_).ok()) << wrong;
+  }
+}
+
+TEST_F(ServeFlagsTest, ServiceOptionsNameTheFlagThatIsWrong) {
+  flags_.checkpoint = "models/mini/";
+  flags_.cors_origins = {R"(["http://a", "http://b"])", "*"};
+  const auto options = ToServiceOptions(flags_, {"k"});
+  ASSERT_TRUE(options.ok());
+  EXPECT_THAT(options->served_model_names, ElementsAre("mini"));
+  EXPECT_THAT(options->cors_origins, ElementsAre("http://a", "http://b", "*"));
+  flags_.default_chat_template_kwargs = R"({"think":1})";
+  EXPECT_THAT(ToServiceOptions(flags_, {}).error().message(),
+              HasSubstr("--default-chat-template-kwargs: 'think' is no default"));
+}
+
+TEST_F(ServeFlagsTest, FlagsThatChangeNothingLeaveANote) {
+  Parse({"/m", "--enable-auto-tool-choice", "--tool-call-parser", "deepseek_v41", "--tp", "1"});
+  EXPECT_THAT(flags_.notes,
+              IsSupersetOf({"--tool-call-parser changes nothing: the model's own tool format is built in",
+                            "--tensor-parallel-size changes nothing: it runs in one process"}));
+  EXPECT_EQ(flags_.notes.size(), 3u);
+}
+
+TEST_F(ServeFlagsTest, AValueThatThisServerDoesNotDoIsRefused) {
+  EXPECT_THROW(Parse({"/m", "--tp", "4"}), CLI::ValidationError);
+}
+
+TEST(ApiKeySources, FilesFlagsAndEnvironment) {
+  const FixedEnvironment both({{"MILLRACE_API_KEY", "sk-m"}, {"VLLM_API_KEY", "sk-v"}});
+  EXPECT_THAT(CollectApiKeys({}, both)->keys, ElementsAre("sk-m"));
+  EXPECT_THAT(CollectApiKeys({}, Env({{"VLLM_API_KEY", "sk-v"}}))->keys, ElementsAre("sk-v"));
+  EXPECT_TRUE(CollectApiKeys({}, Env({}))->keys.empty());
+  const std::string file = WriteFile("keys", "# ours\nsk-1\n\n  \nsk-2  \r\n");
+  const auto collected = CollectApiKeys({.keys = {"sk-0"}, .files = {file}}, both);
+  ASSERT_TRUE(collected.ok()) << collected.error().message();
+  EXPECT_THAT(collected->keys, ElementsAre("sk-0", "sk-1", "sk-2"));
+  EXPECT_TRUE(collected->warnings.empty());
+  const std::string readable = WriteFile("readable-keys", "sk-1\n", 0644);
+  EXPECT_THAT(CollectApiKeys({.keys = {}, .files = {readable}}, both)->warnings,
+              ElementsAre(HasSubstr("can be read by other users (mode 0644)")));
+}
+
+TEST(ApiKeySources, NoMistakeOpensTheServer) {
+  const FixedEnvironment none({});
+  EXPECT_FALSE(CollectApiKeys({}, Env({{"MILLRACE_API_KEY", ""}})).ok());
+  EXPECT_FALSE(CollectApiKeys({.keys = {""}, .files = {}}, none).ok());
+  EXPECT_FALSE(CollectApiKeys({.keys = {}, .files = {"/nonexistent"}}, none).ok());
+  EXPECT_FALSE(CollectApiKeys({.keys = {}, .files = {WriteFile("no-keys", "# none\n")}}, none).ok());
+  const auto spaced = CollectApiKeys({.keys = {"sk secret"}, .files = {}}, none);
+  ASSERT_FALSE(spaced.ok());
+  EXPECT_THAT(spaced.error().message(), Not(HasSubstr("secret")));
+}
+
+TEST(FlagNames, TheNearestIsFoundAndNothingFarIs) {
+  const std::vector<std::string> names = {"--port", "--host", "--max-num-seqs", "--max-model-len"};
+  EXPECT_EQ(NearestName("--prot", names), "--port");
+  EXPECT_EQ(NearestName("--max-num-seq", names), "--max-num-seqs");
+  EXPECT_EQ(NearestName("--max-modellen", names), "--max-model-len");
+  EXPECT_EQ(NearestName("--quantization", names), "");
+}
+
+TEST(FlagNames, OnlyNamesAreRewritten) {
+  std::vector<std::string> args = {"--served_model_name=a_b", "c_d", "-np", "2", "--", "--e_f"};
+  NormalizeFlags(args);
+  EXPECT_THAT(args, ElementsAre("--served-model-name=a_b", "c_d", "--parallel", "2", "--", "--e_f"));
+}
+
+struct Finished {
+  int status = -1;
+  std::string output;  // stdout and stderr
+};
+
+Finished RunShell(const std::string& command) {
+  Finished finished;
+  std::FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 4096> part;
+  while (const size_t n = std::fread(part.data(), 1, part.size(), pipe))
+    finished.output.append(part.data(), n);
+  const int status = pclose(pipe);
+  finished.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return finished;
+}
+
+const std::string kMillrace = MILLRACE_BINARY;
+
+std::set<std::string> FlagsIn(const std::string& text, const std::regex& line_form) {
+  std::set<std::string> flags;
+  const std::regex flag("--[a-z][a-z-]*");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch head;
+    if (!std::regex_search(line, head, line_form)) continue;
+    const std::string names = head[1];
+    for (std::sregex_iterator at(names.begin(), names.end(), flag), end; at != end; ++at)
+      flags.insert(at->str());
+  }
+  return flags;
+}
+
+TEST(ServeProgram, TheDocumentAndTheHelpListTheSameFlags) {
+  std::ifstream file(MILLRACE_SOURCE_DIR "/docs/serving.md");
+  std::stringstream document;
+  document << file.rdbuf();
+  const std::set<std::string> documented = FlagsIn(document.str(), std::regex("^(\\| `-.*)\\|[^|]*\\|$"));
+  const std::set<std::string> listed =
+      FlagsIn(RunShell(kMillrace + " serve --help").output, std::regex("^  (-[^ ]+)"));
+  EXPECT_GT(listed.size(), 60u);
+  EXPECT_EQ(documented, listed);
+}
+
+TEST(ServeProgram, AnUnknownFlagIsRefusedWithTheNearest) {
+  const Finished unknown = RunShell(kMillrace + " serve models/mini --max-num-seq 4");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_EQ(unknown.output,
+            "millrace: unknown flag '--max-num-seq': did you mean --max-num-seqs?; 'millrace serve --help' "
+            "lists all\n");
+  EXPECT_EQ(RunShell(kMillrace + " serve").status, 2);
+  EXPECT_THAT(RunShell(kMillrace + " serv").output, HasSubstr("did you mean serve?"));
+}
+
+TEST(ServeProgram, PrintsItsConfigurationWithoutKeys) {
+  const Finished printed = RunShell("MILLRACE_API_KEY=sk-env " + kMillrace +
+                                    " serve /nowhere --api-key sk-secret --port 81 --print-config");
+  EXPECT_EQ(printed.status, 0) << printed.output;
+  EXPECT_THAT(printed.output, HasSubstr("\nport: 81  # command line\n"));
+  EXPECT_THAT(printed.output, Not(HasSubstr("sk-")));
+  const Finished wrong = RunShell("MILLRACE_PORT=many " + kMillrace + " serve /nowhere --print-config");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("millrace: MILLRACE_PORT: "));
+}
+
+TEST(ServeProgram, SaysWhatItIs) {
+  const Finished version = RunShell(kMillrace + " --version");
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.output, HasSubstr("millrace 0."));
+  EXPECT_THAT(version.output, HasSubstr("instruction sets: "));
+}
+
+TEST(ServeProgram, CompletesCommandsAndFlagsInBash) {
+  const auto complete = [](const std::string& typed) {
+    return RunShell("bash -c '. <(" + kMillrace + " completion bash); COMP_WORDS=(" + typed +
+                    "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _millrace; echo \"${COMPREPLY[*]}\"'")
+        .output;
+  };
+  EXPECT_EQ(complete("millrace ser"), "serve\n");
+  EXPECT_EQ(complete("millrace serve --max-num-s"), "--max-num-seqs\n");
+  EXPECT_EQ(complete("millrace completion --max-num-s"), "\n");
+  EXPECT_EQ(RunShell(kMillrace + " completion tcsh").status, 1);
+  for (const char* shell : {"zsh", "fish"})
+    EXPECT_THAT(RunShell(kMillrace + " completion " + shell).output, HasSubstr("max-num-seqs"));
+}
+
+}  // namespace
+}  // namespace millrace::app
