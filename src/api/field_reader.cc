@@ -48,6 +48,11 @@ void FailValue(FirstError& error, const std::string& path, const text::OrderedJs
   Fail(error, ApiErrorKind::kInvalidValue, path, found, expected);
 }
 
+void FailMissing(FieldReader& reader, std::string_view key, std::string_view what) {
+  const std::string path = reader.PathOf(key);
+  reader.error().Set(ApiErrorKind::kMissingField, fmt::format("'{}' is required: {}.", path, what), path);
+}
+
 std::optional<int64_t> AsInt64(const text::OrderedJson& value) {
   const text::OrderedJson::Number* const number = value.if_number();
   if (number == nullptr || !IsInteger(number->text)) return std::nullopt;

@@ -27,6 +27,10 @@ void FailType(FirstError& error, const std::string& path, const text::OrderedJso
 void FailValue(FirstError& error, const std::string& path, const text::OrderedJson& found,
                std::string_view expected);
 
+class FieldReader;
+// "'tools[0].name' is required: what the model calls the tool."
+void FailMissing(FieldReader& reader, std::string_view key, std::string_view what);
+
 // An integer of 64 bits; nothing for 1.0, which is not one.
 std::optional<int64_t> AsInt64(const text::OrderedJson& value);
 // Any number.
