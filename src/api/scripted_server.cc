@@ -6,6 +6,8 @@
 
 #include <exception>
 #include <fstream>
+#include <optional>
+#include <span>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -14,6 +16,33 @@
 #include "api/drain.h"
 
 namespace millrace::api {
+
+namespace {
+
+namespace json = boost::json;
+
+struct Answer {
+  std::string after;
+  engine::ScriptedModel::Script script;
+};
+
+// `use` may throw on a malformed object.
+template <typename UseFn>
+Status ForEachObject(const std::filesystem::path& path, UseFn use) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return Error(ErrorCode::kIo, fmt::format("cannot read {}", path.string()));
+  try {
+    const json::value list = json::parse(text.str());
+    for (const json::value& entry : list.as_array()) use(entry.as_object());
+  } catch (const std::exception& error) {
+    return Error(ErrorCode::kCorrupt, fmt::format("{}: {}", path.string(), error.what()));
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ScriptedServer>> ScriptedServer::Start(ScriptedServerOptions options) {
   std::unique_ptr<ScriptedServer> server(new ScriptedServer);
@@ -55,24 +84,42 @@ void ScriptedServer::PlayChat(std::string_view user_message, bool thinking, std:
 }
 
 Status ScriptedServer::PlayExamples(const std::filesystem::path& examples_json) {
-  std::ifstream file(examples_json);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return Error(ErrorCode::kIo, fmt::format("cannot read {}", examples_json.string()));
-  try {
-    const boost::json::value examples = boost::json::parse(text.str());
-    for (const boost::json::value& example : examples.as_array()) {
-      const auto ids = [&](const char* key) {
-        std::vector<TokenId> list;
-        for (const boost::json::value& id : example.as_object().at(key).as_array())
-          list.push_back(id.to_number<TokenId>());
-        return list;
-      };
-      model_->Play(ids("prompt_ids"), ids("output_ids"));
+  return ForEachObject(examples_json, [&](const json::object& example) {
+    const auto ids = [&](const char* key) {
+      std::vector<TokenId> list;
+      for (const json::value& id : example.at(key).as_array()) list.push_back(id.to_number<TokenId>());
+      return list;
+    };
+    model_->Play(ids("prompt_ids"), ids("output_ids"));
+  });
+}
+
+Status ScriptedServer::PlayAnswers(const std::filesystem::path& answers_json) {
+  std::vector<Answer> answers;
+  MILLRACE_RETURN_IF_ERROR(ForEachObject(answers_json, [&](const json::object& entry) {
+    Answer& answer = answers.emplace_back();
+    answer.after = entry.at("after").as_string();
+    answer.script.answer = tokenizer_->EncodePrompt(std::string_view(entry.at("answer").as_string()));
+    if (const json::value* delay = entry.if_contains("prefill_ms"))
+      answer.script.prefill_delay = std::chrono::milliseconds(delay->to_number<int>());
+  }));
+  model_->ChooseScripts([answers = std::move(answers), tokenizer = tokenizer_.get()](
+                            std::span<const TokenId> prompt) -> std::optional<engine::ScriptedModel::Script> {
+    const std::string text = tokenizer->Decode(prompt, text::ControlTokens::kKeep);
+    const Answer* chosen = nullptr;
+    size_t end = 0;
+    for (const Answer& answer : answers) {
+      const size_t begin = text.rfind(answer.after);
+      if (begin == std::string::npos) continue;
+      const size_t answer_end = begin + answer.after.size();
+      if (chosen != nullptr &&
+          std::pair(answer_end, answer.after.size()) < std::pair(end, chosen->after.size()))
+        continue;
+      end = answer_end;
+      chosen = &answer;
     }
-  } catch (const std::exception& error) {
-    return Error(ErrorCode::kCorrupt, fmt::format("{}: {}", examples_json.string(), error.what()));
-  }
+    return chosen == nullptr ? std::nullopt : std::optional(chosen->script);
+  });
   return {};
 }
 

@@ -14,10 +14,21 @@
 namespace millrace::api {
 namespace {
 
-int Run(const ScriptedServerOptions& options, const std::string& examples) {
+struct Scripts {
+  std::string examples;
+  std::string answers;
+};
+
+Status Play(ScriptedServer& server, const Scripts& scripts) {
+  if (!scripts.examples.empty()) MILLRACE_RETURN_IF_ERROR(server.PlayExamples(scripts.examples));
+  if (!scripts.answers.empty()) MILLRACE_RETURN_IF_ERROR(server.PlayAnswers(scripts.answers));
+  return {};
+}
+
+int Run(const ScriptedServerOptions& options, const Scripts& scripts) {
   auto server = ScriptedServer::Start(options);
-  if (server.ok() && !examples.empty()) {
-    const Status played = (*server)->PlayExamples(examples);
+  if (server.ok()) {
+    const Status played = Play(**server, scripts);
     if (!played.ok()) server = played.error();
   }
   if (!server.ok()) {
@@ -34,19 +45,27 @@ int Run(const ScriptedServerOptions& options, const std::string& examples) {
 
 int main(int argc, char** argv) {
   millrace::api::ScriptedServerOptions options;
-  std::string tokenizer, examples;
-  int step_ms = 2;
+  millrace::api::Scripts scripts;
+  std::string tokenizer;
+  int step_us = 2000;
+  int keep_alive_ms = 5000;
   CLI::App app("A server of written answers", "millrace_scripted_server");
   app.add_option("tokenizer", tokenizer, "Directory of a tokenizer.json")->required();
-  app.add_option("--examples", examples, "A checkpoint's examples.json, whose answers it plays");
+  app.add_option("--examples", scripts.examples, "A checkpoint's examples.json, whose answers it plays");
+  app.add_option("--answers", scripts.answers,
+                 "JSON array of {after, answer, prefill_ms}: what follows what");
   app.add_option("--port", options.http.port, "0: any free port");
   app.add_option("--served-model-name", options.service.served_model_names, "Public names");
   app.add_option("--max-num-seqs", options.engine.max_num_seqs, "Sequences at once");
   app.add_option("--max-queue", options.engine.max_queue, "Sequences that may wait");
-  app.add_option("--step-ms", step_ms, "Duration of a step");
+  app.add_option("--step-us", step_us, "Duration of a step in microseconds");
+  app.add_option("--keep-alive-ms", keep_alive_ms, "Silence of a stream before it is broken");
   CLI11_PARSE(app, argc, argv);
   options.tokenizer = tokenizer;
-  options.model.step_delay = std::chrono::milliseconds(step_ms);
-  options.model.max_model_len = 100'000;
-  return millrace::api::Run(options, examples);
+  options.model.step_delay = std::chrono::microseconds(step_us);
+  options.model.max_model_len = 200'000;
+  options.model.max_batch_tokens = 4096;
+  options.model.record_steps = false;
+  options.http.keep_alive_interval = std::chrono::milliseconds(keep_alive_ms);
+  return millrace::api::Run(options, scripts);
 }

@@ -26,10 +26,15 @@ class ScriptedModel::Sequence : public StepSequence {
                    "the engine gave a sequence more tokens than it reserved");
   }
 
-  // Length of the prompt: of the sequence when logits were first wanted.
-  size_t PromptTokens() {
-    if (prompt_tokens_ == 0) prompt_tokens_ = tokens_.size();
-    return prompt_tokens_;
+  // The prompt is what the sequence holds when logits are first wanted.
+  bool begun() const { return prompt_tokens_ > 0; }
+  void Begin(std::vector<TokenId> answer) {
+    prompt_tokens_ = tokens_.size();
+    answer_ = std::move(answer);
+  }
+  std::optional<TokenId> NextToken() const {
+    const size_t next = tokens_.size() - prompt_tokens_;
+    return next < answer_.size() ? std::optional(answer_[next]) : std::nullopt;
   }
 
  private:
@@ -38,6 +43,7 @@ class ScriptedModel::Sequence : public StepSequence {
   const int64_t max_tokens_;
   std::vector<TokenId> tokens_;
   size_t prompt_tokens_ = 0;
+  std::vector<TokenId> answer_;
 };
 
 ScriptedModel::ScriptedModel(ScriptedModelOptions options) : options_(options) {}
@@ -54,6 +60,11 @@ void ScriptedModel::Play(std::vector<TokenId> prompt, std::vector<TokenId> answe
 void ScriptedModel::PlayByDefault(std::vector<TokenId> answer) {
   std::lock_guard lock(mutex_);
   default_script_ = std::move(answer);
+}
+
+void ScriptedModel::ChooseScripts(ScriptFn fn) {
+  std::lock_guard lock(mutex_);
+  script_fn_ = std::move(fn);
 }
 
 void ScriptedModel::ComputeLogits(LogitsFn fn) {
@@ -143,26 +154,31 @@ void ScriptedModel::WaitForPermission(std::unique_lock<std::mutex>& lock) {
   if (hold_) --allowed_steps_;
 }
 
-void ScriptedModel::FillLogits(Sequence& sequence, std::span<float> logits) {
-  if (logits_fn_) {
-    logits_fn_(sequence.tokens(), logits);
-    return;
+ScriptedModel::Script ScriptedModel::ScriptOf(const std::vector<TokenId>& prompt) const {
+  if (const auto found = scripts_.find(prompt); found != scripts_.end()) return {found->second};
+  if (script_fn_) {
+    if (std::optional<Script> chosen = script_fn_(prompt)) return *std::move(chosen);
   }
-  const std::vector<TokenId>& tokens = sequence.tokens();
-  const size_t prompt_tokens = sequence.PromptTokens();
-  const auto found = scripts_.find(
-      std::vector<TokenId>(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(prompt_tokens)));
-  const std::vector<TokenId>& script = found == scripts_.end() ? default_script_ : found->second;
-  const size_t next = tokens.size() - prompt_tokens;
-  const TokenId token = next < script.size() ? script[next] : options_.eos_token_id;
-  std::ranges::fill(logits, -1e4f);
-  logits[static_cast<size_t>(token)] = 0;
+  return {default_script_};
 }
 
-void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logits) {
-  if (options_.step_delay.count() > 0) std::this_thread::sleep_for(options_.step_delay);
-  std::unique_lock lock(mutex_);
-  WaitForPermission(lock);
+std::chrono::milliseconds ScriptedModel::FillLogits(Sequence& sequence, std::span<float> logits) {
+  if (logits_fn_) {
+    logits_fn_(sequence.tokens(), logits);
+    return {};
+  }
+  std::chrono::milliseconds delay{0};
+  if (!sequence.begun()) {
+    Script script = ScriptOf(sequence.tokens());
+    sequence.Begin(std::move(script.answer));
+    delay = script.prefill_delay;
+  }
+  std::ranges::fill(logits, -1e4f);
+  logits[static_cast<size_t>(sequence.NextToken().value_or(options_.eos_token_id))] = 0;
+  return delay;
+}
+
+void ScriptedModel::RecordStep(std::span<const StepItem> items) {
   RecordedStep step;
   for (const StepItem& item : items) {
     step.push_back({static_cast<Sequence*>(item.sequence)->number(),
@@ -171,18 +187,33 @@ void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logit
                     item.results_from});
   }
   recorded_.push_back(std::move(step));
+}
+
+void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logits) {
+  if (options_.step_delay.count() > 0) std::this_thread::sleep_for(options_.step_delay);
+  if (options_.step_period.count() > 0) {
+    std::this_thread::sleep_until(next_step_);
+    next_step_ = std::max(next_step_ + options_.step_period, std::chrono::steady_clock::now());
+  }
+  std::unique_lock lock(mutex_);
+  WaitForPermission(lock);
+  if (options_.record_steps) RecordStep(items);
   if (steps_to_fail_ > 0) {
     --steps_to_fail_;
     throw std::runtime_error("scripted failure");
   }
   const auto vocab_size = static_cast<size_t>(options_.vocab_size);
   size_t row = 0;
+  std::chrono::milliseconds delay{0};
   for (const StepItem& item : items) {
     auto& sequence = *static_cast<Sequence*>(item.sequence);
     sequence.Append(item.tokens);
-    if (item.wants_logits) FillLogits(sequence, logits.subspan(row++ * vocab_size, vocab_size));
+    if (item.wants_logits)
+      delay = std::max(delay, FillLogits(sequence, logits.subspan(row++ * vocab_size, vocab_size)));
   }
   MILLRACE_CHECK(row * vocab_size == logits.size(), "the engine asked for other logits than it listed");
+  lock.unlock();
+  std::this_thread::sleep_for(delay);
 }
 
 }  // namespace millrace::engine

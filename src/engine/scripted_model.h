@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,13 +23,15 @@ struct ScriptedModelOptions {
   // Tokens that NewSequence may have reserved at once; it answers kResourceExhausted beyond.
   int64_t pool_tokens = INT64_MAX;
   std::chrono::microseconds step_delay{0};
+  std::chrono::microseconds step_period{0};  // from the beginning of a step to that of the next, at least
+  bool record_steps = true;                  // false: recorded_steps stays empty, for long runs
 };
 
 // A StepModel for tests that plays answers written beforehand: the logits are one-hot, so that greedy and
 // ordinary sampling pick the scripted token. After a script's end comes EOS, for ever.
 //
-// Scripts and faults are set up by any thread at any time (they hold from the next step on); the record can
-// be read at any time.
+// Scripts and faults are set up by any thread at any time. Faults hold from the next step on, scripts for the
+// sequences that have not wanted logits yet. The record can be read at any time.
 class ScriptedModel : public StepModel {
  public:
   // What one item of a Step was.
@@ -41,6 +44,11 @@ class ScriptedModel : public StepModel {
   using RecordedStep = std::vector<RecordedItem>;
   // Fills `logits` [vocab_size] from all tokens of the sequence so far.
   using LogitsFn = std::function<void(std::span<const TokenId> prefix, std::span<float> logits)>;
+  struct Script {
+    std::vector<TokenId> answer;
+    std::chrono::milliseconds prefill_delay{0};  // by how much the prompt's last step takes longer
+  };
+  using ScriptFn = std::function<std::optional<Script>(std::span<const TokenId> prompt)>;
 
   explicit ScriptedModel(ScriptedModelOptions options = {});
   ~ScriptedModel() override;
@@ -48,6 +56,9 @@ class ScriptedModel : public StepModel {
   // The answer to exactly this prompt, or to every prompt without one of its own.
   void Play(std::vector<TokenId> prompt, std::vector<TokenId> answer);
   void PlayByDefault(std::vector<TokenId> answer);
+  // Chooses the answer to a prompt without one of its own, in front of the default; called on the engine's
+  // thread.
+  void ChooseScripts(ScriptFn fn);
   // Replaces scripts by a function of the whole prefix; called on the engine's thread.
   void ComputeLogits(LogitsFn fn);
 
@@ -78,7 +89,10 @@ class ScriptedModel : public StepModel {
   class Sequence;
 
   void WaitForPermission(std::unique_lock<std::mutex>& lock);
-  void FillLogits(Sequence& sequence, std::span<float> logits);
+  void RecordStep(std::span<const StepItem> items);
+  Script ScriptOf(const std::vector<TokenId>& prompt) const;
+  // Returns the sequence's delay, once.
+  std::chrono::milliseconds FillLogits(Sequence& sequence, std::span<float> logits);
   void OnSequenceEnd(int64_t reserved);
 
   const ScriptedModelOptions options_;
@@ -87,6 +101,7 @@ class ScriptedModel : public StepModel {
   // All guarded by mutex_.
   std::map<std::vector<TokenId>, std::vector<TokenId>> scripts_;
   std::vector<TokenId> default_script_;
+  ScriptFn script_fn_;
   LogitsFn logits_fn_;
   int steps_to_fail_ = 0;
   int sequences_to_fail_ = 0;
@@ -98,6 +113,8 @@ class ScriptedModel : public StepModel {
   int64_t reserved_tokens_ = 0;
   int live_sequences_ = 0;
   uint64_t sequences_made_ = 0;
+
+  std::chrono::steady_clock::time_point next_step_{};  // the engine's thread's
 };
 
 }  // namespace millrace::engine

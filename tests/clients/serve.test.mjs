@@ -78,9 +78,9 @@ test('a port in use is exit status 1 and one clear line', () =>
   }));
 
 test('an unknown flag is exit status 2, a missing checkpoint 1', async () => {
-  const unknown = await ServerProcess.runToEnd(['serve', 'nowhere', '--enforce-eager']);
+  const unknown = await ServerProcess.runToEnd(['serve', 'nowhere', '--max-num-sequence']);
   assert.equal(unknown.code, 2);
-  assert.match(unknown.stderr, /--enforce-eager/);
+  assert.match(unknown.stderr, /--max-num-sequence/);
   const missing = await ServerProcess.runToEnd(['serve', '/no/such/checkpoint', '--port', '0']);
   assert.equal(missing.code, 1);
   assert.match(missing.stderr, /\/no\/such\/checkpoint/);

@@ -1,0 +1,3 @@
+// The packages' loops on what models/mini really says.
+
+import './loops.mjs';
