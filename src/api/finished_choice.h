@@ -26,8 +26,8 @@ struct FinishedChoice {
   AnswerEnd end;
 };
 
-// The `arguments` of a complete call as its deltas concatenate. They may hold a key twice, when the model gave
-// a parameter twice; the last value counts and is the only one left.
+// The `arguments` of a complete call as its deltas concatenate. They may hold a key twice, when the model
+// gave a parameter twice; the last value counts and is the only one left.
 std::string WithoutRepeatedKeys(std::string arguments);
 
 // Puts the deltas of one choice together. One thread.

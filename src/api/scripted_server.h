@@ -41,10 +41,10 @@ class ScriptedServer {
   void PlayChat(std::string_view user_message, bool thinking, std::string_view answer);
   // Answers whose prompts' ids are in an examples.json of a checkpoint. Error naming the file.
   Status PlayExamples(const std::filesystem::path& examples_json);
-  // The answers of a file of one JSON array: {"after": text, "answer": text, "prefill_ms": integer, optional}.
-  // A prompt, as text with its control tokens, gets the answer whose `after` ends last in it, the longest of
-  // those. So the turns of a conversation follow each other, however a client words the rest. Error naming the
-  // file.
+  // The answers of a file of one JSON array: {"after": text, "answer": text, "prefill_ms": integer,
+  // optional}. A prompt, as text with its control tokens, gets the answer whose `after` ends last in it, the
+  // longest of those. So the turns of a conversation follow each other, however a client words the rest.
+  // Error naming the file.
   Status PlayAnswers(const std::filesystem::path& answers_json);
 
   engine::ScriptedModel& model() { return *model_; }

@@ -173,8 +173,9 @@ Result<OrderedJson> Parse(std::string_view text, const OrderedJsonLimits& limits
 
 Result<OrderedJson> ParseOrderedJson(std::string_view text, const OrderedJsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return Error(ErrorCode::kResourceExhausted, fmt::format("the JSON text has {} bytes, at most {} are accepted",
-                                                  text.size(), limits.max_bytes));
+    return Error(
+        ErrorCode::kResourceExhausted,
+        fmt::format("the JSON text has {} bytes, at most {} are accepted", text.size(), limits.max_bytes));
   }
   try {
     return Parse(RepairJsonText(text), limits);
