@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "commit.h"
+#include "app/commit.h"
 #include "kernels/instruction_set.h"
 
 namespace millrace::app {
