@@ -6,12 +6,13 @@ namespace millrace::api {
 
 HttpHeaders CorsPolicy::HeadersFor(const HttpRequest& request) const {
   const std::string_view origin = FindHeader(request.headers, "Origin");
-  if (origin.empty() || origins_.empty()) return {};
+  if (origins_.empty()) return {};
   const bool all = std::ranges::find(origins_, "*") != origins_.end();
-  // Caches must not hand one page's permission to another.
+  if (all && origin.empty()) return {};
+  // Caches must not hand one page's permission, or the lack of it, to another.
   if (!all && std::ranges::find(origins_, origin) == origins_.end()) return {{"Vary", "Origin"}};
   HttpHeaders headers = {{"Access-Control-Allow-Origin", all ? "*" : std::string(origin)},
-                         {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}};
+                         {"Access-Control-Expose-Headers", "X-Request-Id, request-id, Retry-After"}};
   if (!all) headers.emplace_back("Vary", "Origin");
   return headers;
 }

@@ -31,8 +31,8 @@ class Exchange {
   virtual void Send(HttpResponse response) = 0;
 
   // Sends the head of an answer of unknown length. Whenever nothing was written for the server's keep-alive
-  // interval it asks `idle_filler`, until EndStream, and sends what it says: a comment of the stream's
-  // format.
+  // interval it asks `idle_filler`, until EndStream, and sends what it says: whatever keeps that
+  // client waiting.
   virtual void BeginStream(HttpResponse head, std::function<std::string()> idle_filler) = 0;
   // Queues bytes and never waits. All that was queued since the last write to the socket leaves in one. A
   // client that reads too slowly for the server's output bound counts as gone.

@@ -109,15 +109,22 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
         request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
         auto sink = std::make_shared<Sink>(shared_from_this(), choices_.size());
         auto submitted = backend_.engine.Submit(std::move(request), std::move(sink));
-        if (!submitted.ok()) return submitted.error();
+        if (!submitted.ok()) {
+          if (!choices_.empty()) CountRequest();  // they will be counted as ended, too
+          return submitted.error();
+        }
         choices_.emplace_back(*submitted, backend_.tokenizer, prepared_.text, prepared_.limits[p].at_limit);
+        ++unfinished_;
       }
     }
-    unfinished_ = choices_.size();
-    backend_.metrics.OnRequest(choices_.size(),
-                               std::ranges::max(prepared_.limits, {}, &OutputLimit::tokens).tokens);
+    CountRequest();
     prepared_.prompts.clear();
     return std::nullopt;
+  }
+
+  void CountRequest() {
+    backend_.metrics.OnRequest(choices_.size(),
+                               std::ranges::max(prepared_.limits, {}, &OutputLimit::tokens).tokens);
   }
 
   void BeginStream() {

@@ -105,9 +105,13 @@ std::shared_ptr<const GeneratedAnswer> ReplayStore::FindFor(const text::ChatMess
   }
   if (!message.reasoning.empty()) keys.push_back(ReasonedKey(through_message.value(), message.reasoning));
   keys.push_back(through_message.value());
+  // All calls of a message mostly belong to one answer: it is compared once, not once a call.
+  std::shared_ptr<const GeneratedAnswer> rejected;
   for (const Hash128& key : keys) {
     std::shared_ptr<const GeneratedAnswer> answer = Find(key);
-    if (answer && SaysTheSame(*answer, message)) return answer;
+    if (!answer || answer == rejected) continue;
+    if (SaysTheSame(*answer, message)) return answer;
+    rejected = std::move(answer);
   }
   return nullptr;
 }

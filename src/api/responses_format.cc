@@ -149,6 +149,7 @@ class ResponsesFormat final : public AnswerFormat {
   const ResponsesHead head_;
   std::string items_;  // of the output, done ones only, as JSON between commas
   AnswerEnd end_;
+  int fillers_ = 0;  // before the first item
 
   // Of a stream.
   int64_t sequence_number_ = 0;
@@ -237,6 +238,9 @@ std::string ResponsesFormat::StreamError(const ApiError& error) {
 std::string ResponsesFormat::Filler() {
   if (open_) return DeltaEvent("", "");
   if (output_index_ > 0) return ": keep-alive\n\n";
+  // The whole response repeats the client's instructions and tools: often enough to keep it waiting, no more.
+  constexpr int kCommentsBetween = 5;
+  if (fillers_++ % (kCommentsBetween + 1) != 0) return ": keep-alive\n\n";
   return ResponseEvent("response.in_progress", Response(kInProgress, "null", "null", nullptr));
 }
 

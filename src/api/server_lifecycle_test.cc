@@ -65,6 +65,9 @@ TEST_F(ServerLifecycleTest, RequestsThatFillTheQueueHalfWayAreTakenBack) {
   Start(options);
   EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello(R"(,"n":100)")).status, 429);
   WaitUntilFree();
+  // The choices that were taken are counted as asked for, as they are counted as ended.
+  EXPECT_THAT(AskOnce(port(), "GET", "/metrics", "").body,
+              HasSubstr("vllm:request_params_n_count{engine=\"0\",model_name=\"scripted\"} 1\n"));
   EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello("")).status, 200);
 }
 

@@ -151,7 +151,7 @@ Result<std::vector<ConfigEntry>> ParseConfig(std::string_view text) {
       return AtLine(line, "nothing may be nested but the items of a list ('- value') under its key");
     if (colon == std::string_view::npos || colon == 0 ||
         (colon + 1 < content.size() && !IsBlank(content[colon + 1])))
-      return AtLine(line, fmt::format("'{}' is not 'key: value'", content));
+      return AtLine(line, "expected 'key: value'");  // not the line itself: it may hold a key
     ConfigEntry entry{std::string(Trimmed(content.substr(0, colon))), {}, line};
     const auto is_same = [&](const ConfigEntry& other) { return other.key == entry.key; };
     if (const auto first = std::ranges::find_if(entries, is_same); first != entries.end())

@@ -181,6 +181,9 @@ int Run(CLI::App& command, const ServeFlags& flags) {
   if (!plan.ok()) return refuse(plan.error());
   if (flags.print_config) {
     fmt::print("{}", settings->Print());
+    const Result<CollectedKeys> keys = CollectApiKeys(flags.api_keys, ProcessEnvironment());
+    if (!keys.ok()) return ReportStatus(keys.error());
+    fmt::print("# keys that open the server, from all sources: {}\n", keys->keys.size());
     return 0;
   }
   for (const std::string& line : settings->UnknownVariables(ProcessEnvironment())) spdlog::warn("{}", line);

@@ -26,6 +26,17 @@ constexpr const char* kLimits = "Limits of clients";
 constexpr const char* kLog = "Log";
 constexpr const char* kConfiguration = "Configuration";
 
+// CLI::Range lets NaN through.
+CLI::Validator Between(double low, double high) {
+  return CLI::Validator(
+      [low, high](const std::string& text) {
+        double value = 0;
+        const bool fits = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return fits ? std::string() : fmt::format("Value {} not in range {} to {}", text, low, high);
+      },
+      fmt::format("in [{} - {}]", low, high));
+}
+
 // A duration in seconds, fractions allowed.
 void AddSeconds(CLI::App& command, const std::string& names, std::chrono::milliseconds& value,
                 const std::string& description) {
@@ -37,7 +48,7 @@ void AddSeconds(CLI::App& command, const std::string& names, std::chrono::millis
             value = std::chrono::milliseconds(static_cast<int64_t>(std::llround(given * 1e3)));
           },
           description)
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(Between(0.001, 1e6))
       ->type_name("SECONDS")
       ->default_str(fmt::format("{}", seconds))
       ->group(kLimits);
@@ -45,8 +56,20 @@ void AddSeconds(CLI::App& command, const std::string& names, std::chrono::millis
 
 // A number of bytes, "32MiB".
 void AddBytes(CLI::App& command, const std::string& names, size_t& value, const std::string& description) {
-  CLI::Validator size = CLI::AsSizeValue(/*kb_is_1000=*/true);
-  size.description("");
+  // Read as unsigned, -1 would be no limit at all.
+  const CLI::Validator size(
+      [](std::string& text) {
+        constexpr uint64_t kMost = uint64_t{1} << 40;
+        const std::string given = text;
+        uint64_t bytes = 0;
+        if (given.find('-') == std::string::npos) {
+          const std::string error = CLI::AsSizeValue(/*kb_is_1000=*/true)(text);
+          if (!error.empty()) return error;
+        }
+        if (CLI::detail::lexical_cast(text, bytes) && bytes >= 1 && bytes <= kMost) return std::string();
+        return fmt::format("Value {} not in range 1 B to 1 TiB", given);
+      },
+      "");
   command.add_option(names, value, description)
       ->transform(size)
       ->type_name("BYTES")
@@ -93,7 +116,7 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->group(kModel);
   command.add_option("--ram", flags.ram_gib, "Refuse to start when the plan needs more, in GiB")
-      ->check(CLI::Range(0.001, 1e9))
+      ->check(Between(0.001, 1e9))
       ->group(kModel);
   command.add_option("-t,--threads", flags.threads, "Compute threads; 0: one for each processor")
       ->check(CLI::Range(0, 1024))
@@ -179,12 +202,12 @@ void AddLimitFlags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--shutdown-timeout", flags.shutdown_timeout_s,
                   "Seconds that running requests get to finish after SIGTERM or SIGINT")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(Between(0.0, 1e6))
       ->capture_default_str()
       ->group(kLimits);
   command
       .add_option("--stuck-after", flags.stuck_after_s, "Seconds of one step after which /health says stuck")
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(Between(1.0, 1e6))
       ->capture_default_str()
       ->group(kLimits);
 }
@@ -209,7 +232,7 @@ void AddLogFlags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--log-stats-interval", flags.log_stats_interval_s,
                   "Seconds between the lines of throughput, while there is work")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(Between(0.1, 1e6))
       ->capture_default_str()
       ->group(kLog);
   command.add_flag("--disable-log-stats", flags.disable_log_stats, "No lines of throughput")

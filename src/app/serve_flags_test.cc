@@ -295,9 +295,26 @@ TEST(ServeProgram, PrintsItsConfigurationWithoutKeys) {
   EXPECT_EQ(printed.status, 0) << printed.output;
   EXPECT_THAT(printed.output, HasSubstr("\nport: 81  # command line\n"));
   EXPECT_THAT(printed.output, Not(HasSubstr("sk-")));
+  const Finished by_variable =
+      RunShell("MILLRACE_API_KEY=sk-env " + kMillrace + " serve /nowhere --print-config");
+  EXPECT_THAT(by_variable.output, HasSubstr("# keys that open the server, from all sources: 1\n"));
   const Finished wrong = RunShell("MILLRACE_PORT=many " + kMillrace + " serve /nowhere --print-config");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.output, HasSubstr("millrace: MILLRACE_PORT: "));
+}
+
+// Numbers that a range check by comparison, or a conversion to unsigned, would let pass.
+TEST(ServeProgram, RefusesNumbersThatAreNoLimits) {
+  for (const char* flag : {"--stream-keep-alive nan", "--stuck-after nan", "--shutdown-timeout nan",
+                           "--idle-timeout inf", "--log-stats-interval nan", "--ram nan",
+                           "--max-body-size -1", "--max-body-size 0", "--max-body-size 2TiB"}) {
+    const Finished refused = RunShell(kMillrace + " serve /nowhere --print-config " + flag);
+    EXPECT_EQ(refused.status, 2) << flag << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr("not in range")) << flag;
+  }
+  const Finished accepted =
+      RunShell(kMillrace + " serve /nowhere --print-config --max-body-size 1MiB --idle-timeout 0.5");
+  EXPECT_EQ(accepted.status, 0) << accepted.output;
 }
 
 TEST(ServeProgram, SaysWhatItIs) {

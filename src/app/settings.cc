@@ -169,9 +169,9 @@ std::string Settings::Print() const {
     const std::string& name = NameOf(*option);
     const auto origin = origins_.find(option);
     if (IsSecret(*option)) {
-      text +=
-          fmt::format("# {}: {}\n", name,
-                      option->count() > 0 ? fmt::format("{} given, not shown", option->count()) : "not set");
+      text += fmt::format("# {}: {}\n", name,
+                          option->count() > 0 ? fmt::format("{} given, not shown", option->count())
+                                              : "not set by flag or file");
     } else if (origin != origins_.end()) {
       text += fmt::format("{}  # {}\n", FormatConfigEntry(name, option->results(), IsList(*option)),
                           origin->second);
