@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
+#include <limits>
+#include <span>
 
 #include "base/check.h"
 
@@ -14,8 +17,23 @@ constexpr uint64_t kEmptySlot = ~uint64_t{0};
 constexpr uint32_t kNone = ~uint32_t{0};
 constexpr TokenId kGone = -1;  // the token of a symbol that became part of the one before it
 
-// Up to here rescanning all pairs after each merge is cheaper than a heap.
-constexpr size_t kShortPiece = 32;
+// Up to here looking at all pairs after each merge is cheaper than a heap.
+constexpr size_t kShortPiece = 128;
+constexpr int32_t kNoPair = std::numeric_limits<int32_t>::max();
+
+using PairVector __attribute__((vector_size(16))) = int32_t;
+constexpr size_t kLanes = sizeof(PairVector) / sizeof(int32_t);
+
+// Of a whole number of vectors, aligned.
+int32_t Lowest(std::span<const int32_t> pairs) {
+  PairVector lowest = {kNoPair, kNoPair, kNoPair, kNoPair};
+  for (size_t i = 0; i < pairs.size(); i += kLanes) {
+    PairVector some;
+    std::memcpy(&some, &pairs[i], sizeof(some));
+    lowest = some < lowest ? some : lowest;
+  }
+  return std::min(std::min(lowest[0], lowest[1]), std::min(lowest[2], lowest[3]));
+}
 
 uint64_t PairKey(TokenId left, TokenId right) {
   return static_cast<uint64_t>(left) << 20 | static_cast<uint64_t>(right);
@@ -79,24 +97,41 @@ void BytePairMerger::Encode(std::string_view piece, Scratch& scratch, std::vecto
   }
 }
 
+// Every pair's rank with its place in one number, so that the lowest of all is the next merge. Places stay:
+// what has been merged away is never the lowest again.
 void BytePairMerger::EncodeShort(std::string_view piece, std::vector<TokenId>& ids) const {
+  constexpr int32_t kPlaces = 256;
+  static_assert(kShortPiece <= kPlaces);
   std::array<TokenId, kShortPiece> tokens;
-  std::array<uint32_t, kShortPiece> ranks;  // of the pair (i, i + 1)
-  size_t n = piece.size();
-  for (size_t i = 0; i < n; ++i) tokens[i] = byte_tokens_[static_cast<uint8_t>(piece[i])];
-  for (size_t i = 0; i + 1 < n; ++i) ranks[i] = Rank(tokens[i], tokens[i + 1]);
-  while (n > 1) {
-    const auto best = std::min_element(ranks.begin(), ranks.begin() + n - 1);  // the leftmost of equals
-    if (*best == kNoRank) break;
-    const auto i = static_cast<size_t>(best - ranks.begin());
-    tokens[i] = results_[*best];
-    std::copy(tokens.begin() + i + 2, tokens.begin() + n, tokens.begin() + i + 1);
-    std::copy(ranks.begin() + i + 1, ranks.begin() + n - 1, ranks.begin() + i);
-    --n;
-    if (i > 0) ranks[i - 1] = Rank(tokens[i - 1], tokens[i]);
-    if (i + 1 < n) ranks[i] = Rank(tokens[i], tokens[i + 1]);
+  std::array<uint16_t, kShortPiece + 1> next,
+      previous;  // next: n behind the last; previous: n before the first
+  alignas(kLanes * sizeof(int32_t)) std::array<int32_t, kShortPiece> pairs;
+  const auto n = static_cast<uint16_t>(piece.size());
+  const size_t n_padded = (n + kLanes - 1) / kLanes * kLanes;
+  const auto rate = [&](uint16_t left) {
+    const uint32_t rank = next[left] == n ? kNoRank : Rank(tokens[left], tokens[next[left]]);
+    pairs[left] = rank == kNoRank ? kNoPair : static_cast<int32_t>(rank) * kPlaces + left;
+  };
+  for (uint16_t i = 0; i < n; ++i) {
+    tokens[i] = byte_tokens_[static_cast<uint8_t>(piece[i])];
+    next[i] = static_cast<uint16_t>(i + 1);
+    previous[i] = i == 0 ? n : static_cast<uint16_t>(i - 1);
   }
-  ids.insert(ids.end(), tokens.begin(), tokens.begin() + n);
+  for (uint16_t i = 0; i < n; ++i) rate(i);
+  std::fill(pairs.begin() + n, pairs.begin() + static_cast<ptrdiff_t>(n_padded), kNoPair);
+  for (;;) {
+    const int32_t best = Lowest(std::span(pairs).first(n_padded));
+    if (best == kNoPair) break;
+    const auto left = static_cast<uint16_t>(best % kPlaces);
+    const uint16_t right = next[left];
+    tokens[left] = results_[static_cast<size_t>(best / kPlaces)];
+    pairs[right] = kNoPair;
+    next[left] = next[right];
+    previous[next[left]] = left;
+    rate(left);
+    if (previous[left] != n) rate(previous[left]);
+  }
+  for (uint16_t i = 0; i < n; i = next[i]) ids.push_back(tokens[i]);
 }
 
 void BytePairMerger::LinkBytes(std::string_view piece, Scratch& scratch) const {
