@@ -80,9 +80,9 @@ TEST_F(ServerReplayTest, CallsAreRepeatedHoweverTheyComeBack) {
        }},
       {"with call ids of a gateway",
        [](json::object& message) {
+         int number = 0;
          for (json::value& call : message["tool_calls"].as_array())
-           call.as_object()["id"] =
-               std::string("gw-") + std::string(1, call.as_object()["id"].as_string().back());
+           call.as_object()["id"] = "gw-" + std::to_string(++number);
        }},
       {"all of it",
        [](json::object& message) {
