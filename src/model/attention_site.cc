@@ -34,6 +34,7 @@ class AttentionSite {
   void AttendTogether();
   void UnrotateHeads(int64_t t, int64_t begin, int64_t end) const;
   void ProjectOutput();
+  void KeepTails();
   void KeepWindow();
 
   float* HeadsOf(int64_t t) const { return ctx_.scratch.heads.data() + t * n_heads_ * dim_; }
@@ -263,6 +264,30 @@ void AttentionSite::ProjectOutput() {
   ctx_.RunMatMuls({ctx_.BatchJob(weights_.wo_b, s.o_lora, s.site_out)});
 }
 
+// Copies the window behind a tail's tokens out of the batch's rows and, where it began before the call, the
+// sequence's ring. Late layers have left out what a tail inside a prompt would need.
+void AttentionSite::KeepTails() {
+  const int64_t window = ctx_.config().sliding_window;
+  const WindowLayout layout(ctx_.plan);
+  const auto keep = [&](const BatchLayout::Item& item, const TailRequest& tail) {
+    if (layer_ > ctx_.plan.first_late_layer() && tail.length < item.results_from) return;
+    auto* const rings = reinterpret_cast<uint8_t*>(tail.rings.data());
+    for (int64_t p = std::max<int64_t>(0, tail.length - (window - 1)); p < tail.length; ++p) {
+      const int64_t row = ctx_.batch.WindowRow(item, p);
+      const bool earlier = p < item.call_start;
+      const uint8_t* codes =
+          earlier ? item.state->window_codes(layer_, p) : ctx_.scratch.window_codes.data() + row * dim_;
+      const uint8_t* scales = earlier ? item.state->window_scales(layer_, p)
+                                      : ctx_.scratch.window_scales.data() + row * (dim_ / 32);
+      std::copy_n(codes, dim_, rings + layout.codes(layer_, p));
+      std::copy_n(scales, dim_ / 32, rings + layout.scales(layer_, p));
+    }
+  };
+  for (const BatchLayout::Item& item : ctx_.batch.items()) {
+    for (const TailRequest& tail : item.tails) keep(item, tail);
+  }
+}
+
 // The ring takes the batch's last rows; what is older than the window is never read again.
 void AttentionSite::KeepWindow() {
   const int64_t window = ctx_.config().sliding_window;
@@ -281,6 +306,7 @@ void AttentionSite::KeepWindow() {
 void AttentionSite::Run() {
   ProjectInput();
   FillWindow();
+  KeepTails();
   KeepWindow();
   if (role_.owns_kv) CompressEntries(ctx_, layer_);
   // What outlives the layer is stored. From here on it works only for tokens whose output is needed.

@@ -11,7 +11,9 @@ namespace {
 int64_t FirstResult(const BatchItem& item, LateLayers late_layers) {
   const int64_t start = item.state->length();
   const int64_t last = start + static_cast<int64_t>(item.tokens.size()) - 1;
-  if (late_layers == LateLayers::kAll || item.logits == LogitsWanted::kAll) return start;
+  if (item.logits == LogitsWanted::kAll) return start;
+  // A state resumed without its rings has nothing to give before its results_from.
+  if (late_layers == LateLayers::kAll) return std::max(start, item.state->results_from());
   const int64_t from = std::max(item.results_from, start);
   return item.logits == LogitsWanted::kLast ? std::min(from, last) : from;
 }
@@ -41,7 +43,13 @@ void BatchLayout::Assign(std::span<const BatchItem> items) {
                     .start = start,
                     .results_from = FirstResult(in, late_layers_),
                     .window_first = window_row,
-                    .window_start = std::max<int64_t>(0, start - (plan_.config.sliding_window - 1))};
+                    .window_start = std::max<int64_t>(0, start - (plan_.config.sliding_window - 1)),
+                    .call_start = start,
+                    .tails = in.tails};
+    for (const TailRequest& tail : in.tails) {
+      MILLRACE_CHECK(tail.length > start && tail.length <= start + item.n_tokens,
+                     "a tail is wanted of a length that the item does not pass");
+    }
     MILLRACE_CHECK(item.results_from >= in.state->results_from(),
                    "results are wanted of positions that the late layers have left out");
     for (int64_t i = 0; i < item.n_tokens; ++i) {

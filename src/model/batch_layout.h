@@ -26,6 +26,8 @@ class BatchLayout {
     int64_t n_left_out = 0;    // how many of its first tokens the running layer leaves out
     int64_t window_first = 0;  // row in window_codes of position window_start
     int64_t window_start = 0;  // the oldest position in reach of the call's first token
+    int64_t call_start = 0;    // position of the call's first token, whatever was left out since
+    std::span<const TailRequest> tails;
   };
   struct Token {
     int32_t item = 0;

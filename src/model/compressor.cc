@@ -123,6 +123,7 @@ void CompressEntries(const ForwardContext& ctx, int l) {
   ctx.ForEachToken([&](int64_t t, WorkerScratch& worker) {
     const BatchLayout::Token& token = ctx.batch.tokens()[static_cast<size_t>(t)];
     if (!entries.CompletesAt(token)) return;
+    if (token.position < ctx.batch.ItemOf(token).state->shared_tokens()) return;  // is stored, exact
     const int64_t row = entries.RowOf(token);
     StoreEntry(ctx, weights, source, role.ratio, token, ctx.scratch.latents.data() + row * dim,
                ctx.scratch.index_k.data() + row * index_dim, worker.row);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -64,7 +65,7 @@ struct Forward::Impl {
         options(forward_options),
         engram(std::move(hash)),
         weights(checkpoint, plan, ledger),
-        pages(plan),
+        pages(plan, forward_options.page_tokens),
         main_rope(kernels::RopeTable::Plain(plan.config.qk_rope_head_dim,
                                             static_cast<float>(plan.config.rope_theta))),
         compress_rope(CompressRope(plan.config)),
@@ -243,6 +244,12 @@ Result<std::unique_ptr<Forward>> Forward::Create(const Checkpoint& checkpoint, E
     return Error(ErrorCode::kMismatch, fmt::format("hash tables for {} engram layers, the model has {}",
                                                    engram.n_layers(), plan.engram_layers.size()));
   }
+  if (!std::has_single_bit(static_cast<uint64_t>(options.page_tokens)) ||
+      options.page_tokens < kMinPageTokens) {
+    return Error(ErrorCode::kInvalidArgument,
+                 fmt::format("pages of {} tokens; a power of two of at least {} is needed",
+                             options.page_tokens, kMinPageTokens));
+  }
   options.max_batch_items = std::min(options.max_batch_items, options.max_batch_tokens);
   try {
     return std::unique_ptr<Forward>(new Forward(
@@ -269,6 +276,17 @@ const PageLayout& Forward::page_layout() const {
 }
 const ForwardOptions& Forward::options() const {
   return impl_->options;
+}
+
+void Forward::Resume(SequenceState& state, std::span<const TokenId> tokens, int64_t length,
+                     int64_t results_from, std::span<const std::byte> tail) const {
+  state.Restore(length, static_cast<int64_t>(tokens.size()), results_from, tail);
+  const auto history = static_cast<int64_t>(state.ngram_history.size());
+  for (int64_t i = 0; i < history; ++i) {
+    const int64_t position = length - history + i;
+    state.ngram_history[static_cast<size_t>(i)] =
+        position < 0 ? kDeadClass : impl_->engram.ClassOf(tokens[static_cast<size_t>(position)]);
+  }
 }
 
 void Forward::Run(std::span<const BatchItem> items, std::span<float> logits, LayerTrace* trace) {

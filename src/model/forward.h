@@ -19,6 +19,12 @@ namespace millrace::model {
 
 enum class LogitsWanted : uint8_t { kNone, kLast, kAll };
 
+// A copy of a sequence's window rings as they are behind its first `length` tokens, for a prefix cache.
+struct TailRequest {
+  int64_t length = 0;
+  std::span<std::byte> rings;  // [WindowLayout::bytes]
+};
+
 // The next tokens of one sequence. Positions follow from state->length(). Each state at most once a batch.
 struct BatchItem {
   SequenceState* state = nullptr;
@@ -30,6 +36,10 @@ struct BatchItem {
   // logits count as wanted results whatever stands here. 0: every position. A state that is to be exact at a
   // length n inside a prompt takes n for the tokens before it.
   int64_t results_from = 0;
+  // Tails to take on the way: their lengths lie behind the item's first token and at most behind its last.
+  // The rings of a tail are exact in all layers when its length is at least the state's results_from() after
+  // the call, else in the layers up to LayerPlan::first_late_layer; the others are left as they were.
+  std::span<const TailRequest> tails = {};
 };
 
 // Watches (and, for tests of one layer at a time, feeds) the forward pass. Rows are the batch's tokens in
@@ -68,6 +78,7 @@ struct ForwardOptions {
   int64_t max_batch_items = 16;
   LateLayers late_layers = LateLayers::kNeeded;
   Numerics numerics = Numerics::kReference;
+  int64_t page_tokens = kPageTokens;  // a power of two, at least kMinPageTokens
 };
 
 // The text backbone; weights are decoded exactly, activations are float32 but for what
@@ -94,6 +105,12 @@ class Forward {
   const LayerPlan& plan() const;
   const PageLayout& page_layout() const;
   const ForwardOptions& options() const;
+
+  // Puts `state`, whose pages hold the entries of all of `tokens` (whole pages), behind the first `length` of
+  // them. `tail` holds the rings there, or is empty; `results_from` as for BatchItem. See
+  // LayerPlan::ReplayStart for what is exact then.
+  void Resume(SequenceState& state, std::span<const TokenId> tokens, int64_t length, int64_t results_from,
+              std::span<const std::byte> tail) const;
 
   // Appends every item's tokens to its state. At most max_batch_items items with together at most
   // max_batch_tokens tokens, each item at least one; token ids are inside the vocabulary; pages for all

@@ -18,10 +18,10 @@ int64_t MaxColumns(const formats::ModelConfig& c) {
                    engram});
 }
 
-int64_t MinPageEntries(const LayerPlan& plan) {
+int64_t MinPageEntries(const LayerPlan& plan, int64_t page_tokens) {
   int64_t most = 1;
   for (const LayerRole& role : plan.layers) most = std::max<int64_t>(most, role.ratio);
-  return kPageTokens / most;
+  return page_tokens / most;
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   const int64_t index_blocks = std::max<int64_t>(1, kIndexBlock / c.candidate_block_size);
   index_block = index_blocks * c.candidate_block_size;
   // Each candidate block may be a run of its own, and each end of a page cuts one in two.
-  const int64_t index_runs = 2 * index_blocks + index_block / MinPageEntries(plan) + 1;
+  const int64_t index_runs = 2 * index_blocks + index_block / MinPageEntries(plan, options.page_tokens) + 1;
   workers = arena.Take<WorkerScratch>(n_threads);
   for (int i = 0; i < n_threads; ++i) {
     WorkerScratch worker{

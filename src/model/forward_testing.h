@@ -56,7 +56,7 @@ class TestSequence {
  public:
   TestSequence(const Forward& forward, int64_t max_tokens) : state(forward.plan()) {
     const size_t bytes = forward.page_layout().page_bytes;
-    for (int64_t t = 0; t < max_tokens; t += kPageTokens) {
+    for (int64_t t = 0; t < max_tokens; t += forward.page_layout().page_tokens) {
       auto* page = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(64)));
       std::fill_n(page, bytes, std::byte{0xA5});
       state.pages.push_back(page);

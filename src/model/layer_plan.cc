@@ -209,4 +209,13 @@ int64_t LayerPlan::FirstEvaluated(int l, int64_t results_from) const {
   return std::max<int64_t>(0, results_from - layers_above * (config.sliding_window - 1));
 }
 
+int64_t LayerPlan::ReplayStart(int64_t shared_tokens, int64_t results_from) const {
+  const int64_t reach = config.sliding_window - 1;
+  // Layer l's input is exact l reaches behind the start: at `shared_tokens` in the last source, whose entries
+  // go on there, and one reach before the first wanted results in the last layer.
+  const int64_t for_entries = shared_tokens - first_late_layer() * reach;
+  const int64_t for_results = results_from - static_cast<int64_t>(layers.size()) * reach;
+  return std::max<int64_t>(0, std::min({shared_tokens, for_entries, for_results}) / 2 * 2);
+}
+
 }  // namespace millrace::model

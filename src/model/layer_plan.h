@@ -36,6 +36,18 @@ struct LayerPlan {
   // FirstEvaluated(l - 1) (shared/spec/v41-text.md, section 9.5).
   int64_t FirstEvaluated(int l, int64_t results_from) const;
 
+  // Where a sequence may begin again whose first `shared_tokens` (> 0) have their global entries in place,
+  // but whose window rings are lost, so that its results are exact from `results_from` (>= shared_tokens) on
+  // and the entries behind `shared_tokens` are, too. What is computed before grows exact layer by layer, a
+  // window's reach each: at most layers x (sliding_window - 1) tokens are read again. Even; 0: from the
+  // start.
+  int64_t ReplayStart(int64_t shared_tokens, int64_t results_from) const;
+  // Whether rings that were kept at `length` inside a prompt, of which only those up to first_late_layer are
+  // exact, suffice to go on from there for results from `results_from` on.
+  bool EarlyRingsSuffice(int64_t length, int64_t results_from) const {
+    return FirstEvaluated(first_late_layer(), results_from) >= length;
+  }
+
   formats::ModelConfig config;
   std::vector<LayerRole> layers;
   std::vector<int> kv_sources;     // layer ids, ascending

@@ -1,6 +1,7 @@
 #include "model/sequence_state.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -9,18 +10,16 @@
 namespace millrace::model {
 namespace {
 
-size_t RingBytes(const formats::ModelConfig& c) {
-  return static_cast<size_t>(c.sliding_window * (c.head_dim + c.head_dim / 32));
-}
-
 size_t HistorySize(const formats::ModelConfig& c) {
   return c.engram_layer_ids.empty() ? 0 : static_cast<size_t>(c.engram_max_ngram_size - 1);
 }
 
 }  // namespace
 
-PageLayout::PageLayout(const LayerPlan& plan)
-    : head_dim(plan.config.head_dim), index_head_dim(plan.config.index_head_dim) {
+PageLayout::PageLayout(const LayerPlan& plan, int64_t page_tokens_in)
+    : page_tokens(page_tokens_in),
+      head_dim(plan.config.head_dim),
+      index_head_dim(plan.config.index_head_dim) {
   size_t at = 0;
   const auto take = [&](int64_t entries, int64_t bytes_per_entry) {
     const size_t offset = at;
@@ -30,7 +29,7 @@ PageLayout::PageLayout(const LayerPlan& plan)
   for (int layer : plan.kv_sources) {
     SourcePageLayout source;
     source.ratio = plan.layers[static_cast<size_t>(layer)].ratio;
-    source.entries = kPageTokens / source.ratio;
+    source.entries = page_tokens / source.ratio;
     source.latent_codes = take(source.entries, head_dim / 2);
     source.latent_scales = take(source.entries, head_dim / 16);
     source.key_codes = take(source.entries, index_head_dim / 2);
@@ -40,25 +39,44 @@ PageLayout::PageLayout(const LayerPlan& plan)
   page_bytes = RoundUp(std::max<size_t>(at, 1), 64);
 }
 
-SequenceState::SequenceState(const LayerPlan& plan)
+WindowLayout::WindowLayout(const LayerPlan& plan)
     : window_(plan.config.sliding_window),
       head_dim_(plan.config.head_dim),
-      ring_bytes_(RingBytes(plan.config)),
-      rings_(plan.layers.size() * ring_bytes_),
+      layer_bytes_(static_cast<size_t>(window_ * (head_dim_ + head_dim_ / 32))),
+      bytes_(plan.layers.size() * layer_bytes_) {}
+
+SequenceState::SequenceState(const LayerPlan& plan)
+    : head_dim_(plan.config.head_dim),
+      windows_(plan),
+      rings_(windows_.bytes()),
       partials_(plan.kv_sources.size() * 2 * static_cast<size_t>(head_dim_)) {
   ngram_history.assign(HistorySize(plan.config), kDeadClass);
 }
 
 size_t SequenceState::BytesFor(const LayerPlan& plan) {
   const formats::ModelConfig& c = plan.config;
-  return sizeof(SequenceState) + plan.layers.size() * RingBytes(c) +
+  return sizeof(SequenceState) + WindowLayout(plan).bytes() +
          plan.kv_sources.size() * 2 * static_cast<size_t>(c.head_dim) * sizeof(float) +
          HistorySize(c) * sizeof(int32_t);
 }
 
 void SequenceState::Reset() {
   AdvanceTo(0, 0);
+  shared_tokens_ = 0;
   std::fill(ngram_history.begin(), ngram_history.end(), kDeadClass);
+}
+
+void SequenceState::Restore(int64_t length, int64_t shared_tokens, int64_t results_from,
+                            std::span<const std::byte> rings) {
+  MILLRACE_CHECK(rings.empty() || rings.size() == rings_.size(), "a tail of another model");
+  MILLRACE_CHECK(length <= shared_tokens, "a state resumed behind its pages");
+  if (rings.empty()) {
+    std::fill(rings_.begin(), rings_.end(), uint8_t{0});
+  } else {
+    std::memcpy(rings_.data(), rings.data(), rings.size());
+  }
+  AdvanceTo(length, results_from);
+  shared_tokens_ = shared_tokens;
 }
 
 EntryRef SequenceState::Entry(const PageLayout& layout, int s, int64_t j) const {
@@ -73,16 +91,6 @@ EntryRef SequenceState::Entry(const PageLayout& layout, int s, int64_t j) const 
           .latent_scales = base + source.latent_scales + e * (dim / 16),
           .key_codes = base + source.key_codes + e * (index_dim / 2),
           .key_scales = base + source.key_scales + e * (index_dim / 32)};
-}
-
-uint8_t* SequenceState::window_codes(int l, int64_t position) {
-  return rings_.data() + static_cast<size_t>(l) * ring_bytes_ +
-         static_cast<size_t>(position % window_ * head_dim_);
-}
-
-uint8_t* SequenceState::window_scales(int l, int64_t position) {
-  return rings_.data() + static_cast<size_t>(l) * ring_bytes_ +
-         static_cast<size_t>(window_ * head_dim_ + position % window_ * (head_dim_ / 32));
 }
 
 std::span<float> SequenceState::partial_kv(int s) {
