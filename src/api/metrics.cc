@@ -53,6 +53,12 @@ constexpr auto kRequests = [](const EngineStats& stats) {
                              stats.finished_cancelled + stats.finished_error);
 };
 
+constexpr auto kPoolUsage = [](const EngineStats& stats) {
+  const engine::CacheStats& cache = stats.cache;
+  if (cache.capacity_tokens == 0) return 0.0;
+  return static_cast<double>(cache.in_use_tokens) / static_cast<double>(cache.capacity_tokens);
+};
+
 constexpr Reading<EngineStats> kEngineReadings[] = {
     {"vllm:num_requests_running", "Sequences that hold a slot of the engine.", MetricType::Gauge,
      Field<&EngineStats::running>},
@@ -61,8 +67,31 @@ constexpr Reading<EngineStats> kEngineReadings[] = {
      Field<&EngineStats::prompt_tokens_total>},
     {"vllm:generation_tokens_total", "Tokens generated.", MetricType::Counter,
      Field<&EngineStats::generation_tokens_total>},
-    {"vllm:num_preemptions_total", "Sequences that lost their memory to others: none, admission reserves it.",
-     MetricType::Counter, [](const EngineStats&) { return 0.0; }},
+    {"vllm:num_preemptions_total", "Sequences that gave their memory to earlier ones and went on later.",
+     MetricType::Counter, Field<&EngineStats::preemptions_total>},
+    {"vllm:kv_cache_usage_perc", "Share of the KV pool that sequences hold.", MetricType::Gauge, kPoolUsage},
+    {"vllm:prefix_cache_queries_total", "Tokens that sequences were begun with.", MetricType::Counter,
+     Field<&EngineStats::prefix_query_tokens>},
+    {"vllm:prefix_cache_hits_total", "Of these, tokens that the prefix cache gave.", MetricType::Counter,
+     Field<&EngineStats::prefix_hit_tokens>},
+    {"sglang:token_usage", "Share of the KV pool that sequences hold.", MetricType::Gauge, kPoolUsage},
+    {"sglang:num_used_tokens", "Tokens of the KV pool that sequences hold.", MetricType::Gauge,
+     [](const EngineStats& stats) { return static_cast<double>(stats.cache.in_use_tokens); }},
+    {"sglang:cached_tokens_total", "Tokens that the prefix cache gave.", MetricType::Counter,
+     Field<&EngineStats::prefix_hit_tokens>},
+    {"millrace_prefix_cache_replayed_tokens_total",
+     "Tokens whose pages the prefix cache had and whose window state it had not: read again.",
+     MetricType::Counter, Field<&EngineStats::prefix_replay_tokens>},
+    {"millrace_prefix_cache_reusable_tokens", "Tokens that no sequence holds, kept for prompts that begin alike.",
+     MetricType::Gauge,
+     [](const EngineStats& stats) { return static_cast<double>(stats.cache.reusable_tokens); }},
+    {"millrace_prefix_cache_tails", "Places with window state to go on from.", MetricType::Gauge,
+     [](const EngineStats& stats) { return static_cast<double>(stats.cache.tails); }},
+    {"millrace_prefix_cache_evicted_tokens_total", "Cached tokens that others needed the room of.",
+     MetricType::Counter,
+     [](const EngineStats& stats) { return static_cast<double>(stats.cache.evicted_tokens); }},
+    {"millrace_prefix_cache_evicted_tails_total", "Tails that others needed the room of.", MetricType::Counter,
+     [](const EngineStats& stats) { return static_cast<double>(stats.cache.evicted_tails); }},
     {"sglang:num_running_reqs", "Sequences that hold a slot of the engine.", MetricType::Gauge,
      Field<&EngineStats::running>},
     {"sglang:num_queue_reqs", "Sequences in the queue.", MetricType::Gauge, Field<&EngineStats::waiting>},

@@ -25,37 +25,32 @@ namespace {
 // A sequence of random tokens and the engine's side of it.
 class Prompt {
  public:
-  // The results of the token in front of `results_from` + 1 are wanted, as of a prompt's last.
-  Prompt(engine::StepModel& model, std::unique_ptr<engine::StepSequence> sequence, int64_t results_from,
-         uint64_t seed)
+  // `tokens` begin with the prompt of `prompt_tokens`, that `sequence` was begun with; the others follow it.
+  Prompt(engine::StepModel& model, std::unique_ptr<engine::StepSequence> sequence,
+         std::vector<TokenId> tokens, int64_t prompt_tokens)
       : model_(model),
         sequence_(std::move(sequence)),
-        results_from_(results_from),
-        random_(seed),
+        tokens_(std::move(tokens)),
+        prompt_tokens_(prompt_tokens),
         logits_(static_cast<size_t>(model.vocab_size())) {}
 
   int64_t length() const { return length_; }
 
   // Appends `n` tokens in one step.
   void Read(int64_t n) {
-    tokens_.resize(static_cast<size_t>(n));
-    for (TokenId& token : tokens_)
-      token = static_cast<TokenId>(random_() % static_cast<uint64_t>(model_.vocab_size()));
+    const auto tokens =
+        std::span<const TokenId>(tokens_).subspan(static_cast<size_t>(length_), static_cast<size_t>(n));
     length_ += n;
-    const bool wants_logits = length_ > results_from_;
-    const engine::StepItem item{.sequence = sequence_.get(),
-                                .tokens = tokens_,
-                                .wants_logits = wants_logits,
-                                .results_from = results_from_};
+    const bool wants_logits = length_ >= prompt_tokens_;
+    const engine::StepItem item{.sequence = sequence_.get(), .tokens = tokens, .wants_logits = wants_logits};
     model_.Step(std::span(&item, 1), wants_logits ? std::span<float>(logits_) : std::span<float>());
   }
 
  private:
   engine::StepModel& model_;
   std::unique_ptr<engine::StepSequence> sequence_;
-  int64_t results_from_;
-  std::mt19937_64 random_;
   std::vector<TokenId> tokens_;
+  int64_t prompt_tokens_;
   std::vector<float> logits_;
   int64_t length_ = 0;
 };
@@ -131,7 +126,9 @@ Status LongContext::MakeModel() {
       .kv_tokens = whole_pages(Total(options_.prefill_tokens)) + whole_pages(Total(ShortPrompt())),
       .late_layers = options_.late_layers,
       .numerics = options_.numerics,
-      .ram_bytes = {}};
+      .ram_bytes = {},
+      .prefix_caching = false,
+      .prefix_tails = 0};
   MILLRACE_ASSIGN_OR_RETURN(model::EngramHash hash,
                             model::EngramHash::ForCheckpoint(checkpoint_.config(), checkpoint_.dir()));
   MILLRACE_ASSIGN_OR_RETURN(
@@ -140,8 +137,14 @@ Status LongContext::MakeModel() {
 }
 
 Result<Prompt> LongContext::MakePrompt(int64_t tokens, uint64_t seed) {
-  MILLRACE_ASSIGN_OR_RETURN(auto sequence, model_->NewSequence(Total(tokens)));
-  return Prompt(*model_, std::move(sequence), tokens - 1, seed);
+  std::mt19937_64 random(seed);
+  std::vector<TokenId> all(static_cast<size_t>(Total(tokens)));
+  for (TokenId& token : all)
+    token = static_cast<TokenId>(random() % static_cast<uint64_t>(model_->vocab_size()));
+  MILLRACE_ASSIGN_OR_RETURN(engine::StartedSequence started,
+                            model_->NewSequence(std::span(all).first(static_cast<size_t>(tokens))));
+  MILLRACE_RETURN_IF_ERROR(model_->Reserve(*started.sequence, Total(tokens)));
+  return Prompt(*model_, std::move(started.sequence), std::move(all), tokens);
 }
 
 void LongContext::ReadPrompt(FunctionRef<void(const ContextProgress&)> on_progress) {

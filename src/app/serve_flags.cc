@@ -115,6 +115,17 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
                   "Tokens of all sequences together (default: enough for all at full length)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->group(kModel);
+  command
+      .add_flag("--enable-prefix-caching,!--no-enable-prefix-caching,!--disable-radix-cache",
+                flags.prefix_caching,
+                "Keep what sequences leave behind for prompts that begin alike (always on unless refused)")
+      ->group(kModel);
+  command
+      .add_option("--prefix-cache-tails", flags.prefix_tails,
+                  "Window states kept to go on from; where none is left, a few thousand tokens are read again "
+                  "(default: by sequences and pages)")
+      ->check(CLI::Range(0, 1 << 20))
+      ->group(kModel);
   command.add_option("--ram", flags.ram_gib, "Refuse to start when the plan needs more, in GiB")
       ->check(Between(0.001, 1e9))
       ->group(kModel);
@@ -302,6 +313,8 @@ Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   options.stepper.max_num_seqs = flags.max_num_seqs;
   options.stepper.max_batch_tokens = flags.max_num_batched_tokens;
   options.stepper.kv_tokens = flags.max_total_tokens;
+  options.stepper.prefix_caching = flags.prefix_caching;
+  options.stepper.prefix_tails = flags.prefix_tails;
   options.stepper.late_layers = flags.late_layers;
   options.stepper.numerics = flags.numerics;
   if (flags.ram_gib) {

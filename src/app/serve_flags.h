@@ -30,6 +30,8 @@ struct ServeFlags {
   int64_t max_num_batched_tokens = engine::StepperOptions().max_batch_tokens;
   std::optional<int64_t> max_total_tokens;
   std::optional<double> ram_gib;
+  bool prefix_caching = engine::StepperOptions().prefix_caching;
+  std::optional<int> prefix_tails;
   int threads = 0;
   model::LateLayers late_layers = engine::StepperOptions().late_layers;
   model::Numerics numerics = engine::StepperOptions().numerics;

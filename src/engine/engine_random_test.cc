@@ -149,12 +149,15 @@ struct Shape {
   int64_t batch_tokens;
   int64_t chunk;
   int64_t pool_tokens;
+  bool reuse_prefixes = false;
 };
 
 // Submits `requests` in the given order to one engine; outcomes by request.
 std::vector<Outcome> RunTogether(const std::vector<GenerationRequest>& requests,
                                  const std::vector<size_t>& order, const Shape& shape) {
-  auto model = std::make_unique<ScriptedModel>(ToyModel(shape.batch_tokens, shape.pool_tokens));
+  ScriptedModelOptions toy = ToyModel(shape.batch_tokens, shape.pool_tokens);
+  toy.reuse_prefixes = shape.reuse_prefixes;
+  auto model = std::make_unique<ScriptedModel>(toy);
   model->ComputeLogits(ToyLogits);
   Engine engine(std::move(model), {.max_num_seqs = shape.max_num_seqs,
                                    .max_queue = 200,
@@ -188,7 +191,8 @@ TEST(EngineRandom, EveryRequestAnswersAsIfAlone) {
   std::iota(order.begin(), order.end(), size_t{0});
   for (const Shape& shape :
        {Shape{1, 1, 1, INT64_MAX}, Shape{4, 1, 1, INT64_MAX}, Shape{3, 7, 5, INT64_MAX},
-        Shape{16, 16, 16, INT64_MAX}, Shape{64, 512, 512, INT64_MAX}, Shape{8, 32, 10, 1500}}) {
+        Shape{16, 16, 16, INT64_MAX}, Shape{64, 512, 512, INT64_MAX}, Shape{8, 32, 10, 1500},
+        Shape{32, 64, 64, 1500}, Shape{32, 64, 64, 1410, true}}) {
     std::shuffle(order.begin(), order.end(), rng);
     const std::vector<Outcome> together = RunTogether(requests, order, shape);
     ASSERT_EQ(together.size(), alone.size());

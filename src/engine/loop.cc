@@ -64,12 +64,14 @@ void Loop::Enqueue(QueuedRequest request) {
 }
 
 void Loop::Cancel(SeqId id) {
-  const auto waiting =
-      std::find_if(queue_.begin(), queue_.end(), [id](const QueuedRequest& q) { return q.id == id; });
-  if (waiting != queue_.end()) {
-    Running left{.queued = std::move(*waiting), .finished = FinishReason::kCancelled};
-    queue_.erase(waiting);
-    pool_full_ = false;  // the next in the queue may be smaller
+  const auto waiting = std::ranges::find(queue_, id, &QueuedRequest::id);
+  const auto preempted =
+      std::ranges::find(preempted_, id, [](const Running& sequence) { return sequence.queued.id; });
+  if (waiting != queue_.end() || preempted != preempted_.end()) {
+    Running left(waiting != queue_.end() ? Running(std::move(*waiting)) : std::move(*preempted));
+    waiting != queue_.end() ? (void)queue_.erase(waiting) : (void)preempted_.erase(preempted);
+    left.finished = FinishReason::kCancelled;
+    pool_full_ = false;  // the next may be smaller
     Leave(std::move(left));
     return;
   }
@@ -81,11 +83,13 @@ void Loop::Cancel(SeqId id) {
 
 void Loop::CancelAll() {
   while (!queue_.empty()) Cancel(queue_.front().id);
+  while (!preempted_.empty()) Cancel(preempted_.front().queued.id);
   for (Running& sequence : running_) sequence.finished = FinishReason::kCancelled;
   RemoveFinished();
 }
 
 void Loop::Step() {
+  MakeRoom();
   Admit();
   if (running_.empty()) return;
   board_.OnStepBegin();
@@ -98,54 +102,107 @@ void Loop::Step() {
     FailBatch(ran.error());
   }
   RemoveFinished();
+  board_.OnCache(model_->cache_stats());
   board_.OnStepEnd();
 }
 
-void Loop::Admit() {
-  while (!queue_.empty() && !pool_full_ && running_.size() < static_cast<size_t>(options_.max_num_seqs)) {
-    const GenerationRequest& request = queue_.front().request;
-    const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-    const int64_t room = model_->max_model_len() - prompt_tokens;
-    const int64_t tokens = prompt_tokens + std::min(room, request.sampling.max_tokens);
-    std::unique_ptr<StepSequence> state;
-    std::optional<Error> error;
-    const Status called = Guarded("making room for the sequence", [&] {
-      auto made = model_->NewSequence(tokens);
-      if (made.ok()) {
-        state = std::move(made).value();
-      } else {
-        error = made.error();
+void Loop::MakeRoom() {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    // The latest admitted goes first, at last the sequence itself. One that is alone has the whole pool.
+    while (i < running_.size() && !model_->Reserve(*running_[i].state, std::ssize(running_[i].tokens)).ok()) {
+      if (running_.size() == 1) {
+        Fail(running_[i], Error(ErrorCode::kResourceExhausted,
+                                fmt::format("the KV pool has no room for a sequence of {} tokens",
+                                            running_[i].tokens.size())));
+        break;
       }
-    });
-    if (!called.ok()) error = called.error();
-    if (error && error->code() == ErrorCode::kResourceExhausted && !running_.empty()) {
-      pool_full_ = true;
+      PreemptLast();
+    }
+  }
+  RemoveFinished();
+}
+
+void Loop::PreemptLast() {
+  Running sequence = std::move(running_.back());
+  running_.pop_back();
+  GiveUpState(sequence);
+  pool_full_ = true;  // until a sequence has left: coming back at once it would only be preempted again
+  board_.OnPreempted();
+  preempted_.push_front(std::move(sequence));
+}
+
+void Loop::GiveUpState(Running& sequence) {
+  if (sequence.history != nullptr) free_histories_.push_back(std::exchange(sequence.history, nullptr));
+  sequence.state.reset();
+  sequence.seen = 0;
+}
+
+void Loop::Admit() {
+  while (!pool_full_ && running_.size() < static_cast<size_t>(options_.max_num_seqs)) {
+    if (!preempted_.empty()) {
+      if (!TryBegin(preempted_.front())) return;
+      running_.push_back(std::move(preempted_.front()));
+      preempted_.pop_front();
+    } else if (!queue_.empty()) {
+      Running sequence(std::move(queue_.front()));
+      if (!TryBegin(sequence)) {
+        queue_.front() = std::move(sequence.queued);
+        queue_.front().request.prompt = std::move(sequence.tokens);
+        return;
+      }
+      queue_.pop_front();
+      running_.push_back(std::move(sequence));
+    } else {
       return;
     }
-    Running sequence{.queued = std::move(queue_.front()), .state = std::move(state)};
-    queue_.pop_front();
-    if (error) {
-      Fail(sequence, *error);
-      Leave(std::move(sequence));
-      continue;
-    }
-    sequence.times.admitted = SecondsSince(sequence.queued.submitted);
-    board_.OnAdmitted();
-    if (const Status begun = Begin(sequence); !begun.ok()) {
-      Fail(sequence, begun.error());
-      Leave(std::move(sequence));
-      continue;
-    }
-    running_.push_back(std::move(sequence));
+    if (!running_.back().finished) continue;
+    Running failed = std::move(running_.back());
+    running_.pop_back();
+    Leave(std::move(failed));
   }
 }
 
-Status Loop::Begin(Running& sequence) {
+bool Loop::TryBegin(Running& sequence) {
+  std::optional<Error> error;
+  StartedSequence started;
+  const Status called = Guarded("making room for the sequence", [&] {
+    auto made = model_->NewSequence(sequence.tokens);
+    if (made.ok()) {
+      started = std::move(made).value();
+    } else {
+      error = made.error();
+    }
+  });
+  if (!called.ok()) error = called.error();
+  if (error && error->code() == ErrorCode::kResourceExhausted && !running_.empty()) {
+    pool_full_ = true;
+    return false;
+  }
+  if (error) {
+    Fail(sequence, *error);
+    return true;
+  }
+  sequence.state = std::move(started.sequence);
+  sequence.seen = started.length;
+  sequence.begun_with = std::ssize(sequence.tokens);
+  board_.OnAdmitted(sequence.begun_with, started.length, started.replayed_tokens);
+  if (!sequence.cached_tokens) {
+    sequence.cached_tokens = started.length;
+    sequence.times.admitted = SecondsSince(sequence.queued.submitted);
+  }
+  if (const Status begun = BeginTokens(sequence); !begun.ok()) Fail(sequence, begun.error());
+  return true;
+}
+
+Status Loop::BeginTokens(Running& sequence) {
   sequence.history = free_histories_.back();
   free_histories_.pop_back();
-  sequence.history->Start(sequence.queued.request.prompt, sequence.sampling());
+  const auto tokens = std::span<const TokenId>(sequence.tokens);
+  const auto n_prompt = static_cast<size_t>(sequence.prompt_tokens);
+  sequence.history->Start(tokens.first(n_prompt), sequence.sampling());
+  for (const TokenId token : tokens.subspan(n_prompt)) sequence.history->OnToken(token);
   const TokenConstraint* const constraint = sequence.sampling().constraint.get();
-  if (constraint == nullptr) return {};
+  if (constraint == nullptr || sequence.constraint != nullptr) return {};
   MILLRACE_RETURN_IF_ERROR(Guarded(kConstraint, [&] { sequence.constraint = constraint->Clone(); }));
   MILLRACE_CHECK(sequence.constraint != nullptr, "a constraint's clone is nothing");
   return {};
@@ -155,7 +212,7 @@ size_t Loop::BuildBatch() {
   rows_.clear();
   for (const Running& sequence : running_) {
     const int64_t left = sequence.tokens_left();
-    rows_.push_back({sequence.prompt_left() == 0 && left == 1 ? 0 : left});
+    rows_.push_back({!sequence.reads() && left == 1 ? 0 : left});
   }
   const int64_t batch_tokens = model_->max_batch_tokens();
   ScheduleFairShare(rows_, {batch_tokens, std::min(options_.prefill_chunk, batch_tokens)}, turn_++, batch_);
@@ -164,15 +221,11 @@ size_t Loop::BuildBatch() {
   size_t n_logits = 0;
   for (const ScheduleSlice& slice : batch_) {
     Running& sequence = running_[slice.row];
-    const std::span<const TokenId> left = sequence.prompt_left() > 0
-                                              ? std::span<const TokenId>(sequence.queued.request.prompt)
-                                                    .subspan(static_cast<size_t>(sequence.prompt_done))
-                                              : std::span<const TokenId>(sequence.unseen);
     StepItem item;
     item.sequence = sequence.state.get();
-    item.tokens = left.first(static_cast<size_t>(slice.tokens));
+    item.tokens = std::span<const TokenId>(sequence.tokens)
+                      .subspan(static_cast<size_t>(sequence.seen), static_cast<size_t>(slice.tokens));
     item.wants_logits = slice.tokens == sequence.tokens_left();
-    item.results_from = sequence.prompt_tokens() - 1;
     n_logits += item.wants_logits;
     items_.push_back(item);
   }
@@ -183,12 +236,8 @@ void Loop::Advance() {
   int64_t prompt_tokens = 0;
   for (const ScheduleSlice& slice : batch_) {
     Running& sequence = running_[slice.row];
-    if (sequence.prompt_left() == 0) {
-      sequence.unseen.erase(sequence.unseen.begin(), sequence.unseen.begin() + slice.tokens);
-      continue;
-    }
-    sequence.prompt_done += slice.tokens;
-    prompt_tokens += slice.tokens;
+    if (sequence.reads()) prompt_tokens += slice.tokens;
+    sequence.seen += slice.tokens;
   }
   board_.OnPromptTokens(prompt_tokens);
 
@@ -202,10 +251,10 @@ void Loop::Advance() {
 
 void Loop::TakeTokens(Running& sequence, std::span<const float> logits) {
   const auto take = [&]() -> Status {
-    if (sequence.generated == 0) {
+    if (sequence.generated() == 0) {
       MILLRACE_RETURN_IF_ERROR(AskConstraint(sequence));
       // The row of logits was for nothing when a run comes first; the model sees the run in the next step.
-      if (sequence.finished || !sequence.unseen.empty()) return {};
+      if (sequence.finished || sequence.tokens_left() > 0) return {};
     }
     MILLRACE_RETURN_IF_ERROR(Sample(sequence, logits));
     MILLRACE_RETURN_IF_ERROR(TakeToken(sequence));
@@ -217,20 +266,19 @@ void Loop::TakeTokens(Running& sequence, std::span<const float> logits) {
 Status Loop::Sample(Running& sequence, std::span<const float> logits) {
   const SamplingParams& sampling = sequence.sampling();
   withheld_.clear();
-  if (sequence.generated < sampling.min_tokens) {
+  if (sequence.generated() < sampling.min_tokens) {
     withheld_ = sampling.stop_token_ids;
     if (!sampling.ignore_eos) withheld_.push_back(model_->eos_token_id());
   }
   return sampler_.Sample(
-      logits, sampling, sequence.prompt_tokens() + sequence.generated, event_,
+      logits, sampling, std::ssize(sequence.tokens), event_,
       {.counts = sequence.history->counts(), .withheld = withheld_, .allowed = sequence.allowed});
 }
 
 Status Loop::TakeToken(Running& sequence) {
   const TokenId token = event_.token;
-  if (sequence.generated == 0) sequence.times.first_token = SecondsSince(sequence.queued.submitted);
-  sequence.unseen.push_back(token);
-  ++sequence.generated;
+  if (sequence.generated() == 0) sequence.times.first_token = SecondsSince(sequence.queued.submitted);
+  sequence.tokens.push_back(token);
   sequence.history->OnToken(token);
   board_.OnToken();
   if (sequence.constraint != nullptr) {
@@ -266,11 +314,10 @@ std::optional<FinishReason> Loop::ReasonToEnd(const Running& sequence, TokenId t
   if (std::ranges::find(sampling.stop_token_ids, token) != sampling.stop_token_ids.end()) {
     return FinishReason::kStop;
   }
-  if (sequence.history->repeats() && sequence.generated >= sampling.min_tokens) {
+  if (sequence.history->repeats() && sequence.generated() >= sampling.min_tokens) {
     return FinishReason::kRepetition;
   }
-  const int64_t length = sequence.prompt_tokens() + sequence.generated;
-  if (sequence.generated >= sampling.max_tokens || length >= model_->max_model_len()) {
+  if (sequence.generated() >= sampling.max_tokens || std::ssize(sequence.tokens) >= model_->max_model_len()) {
     return FinishReason::kLength;
   }
   return std::nullopt;
@@ -300,12 +347,13 @@ void Loop::RemoveFinished() {
 void Loop::Leave(Running sequence) {
   const bool held_slot = sequence.state != nullptr;
   if (held_slot) pool_full_ = false;
-  if (sequence.history != nullptr) free_histories_.push_back(sequence.history);
-  sequence.state.reset();
+  GiveUpState(sequence);
+  if (held_slot) board_.OnCache(model_->cache_stats());
   sequence.times.finished = SecondsSince(sequence.queued.submitted);
   const FinishEvent event{.reason = *sequence.finished,
-                          .prompt_tokens = static_cast<int64_t>(sequence.queued.request.prompt.size()),
-                          .generated_tokens = sequence.generated,
+                          .prompt_tokens = sequence.prompt_tokens,
+                          .cached_tokens = sequence.cached_tokens.value_or(0),
+                          .generated_tokens = sequence.generated(),
                           .times = sequence.times,
                           .error = std::move(sequence.error)};
   // Counted before the sink hears of it: who sees the end may count on the free slot.

@@ -29,8 +29,14 @@ struct QueuedRequest {
   std::chrono::steady_clock::time_point submitted;
 };
 
-// All sequences, waiting and running, and what a step does to them: admit, schedule, run, sample, deliver.
-// One thread. Engine puts a thread and a mailbox around it.
+// All sequences, waiting and running, and what a step does to them: make room, admit, schedule, run, sample,
+// deliver.
+//
+// A sequence is admitted when the model has memory for the tokens it begins with, and grows as it goes. When
+// one cannot grow, the latest admitted is preempted: it gives up its state and waits, in front of those that
+// never ran, until a sequence has left. It goes on exactly where it was, mostly from what the model's cache
+// has kept of it. The earliest admitted is never preempted, so that there is always one that comes to its
+// end. One thread. Engine puts a thread and a mailbox around it.
 class Loop {
  public:
   // `board` outlives the loop.
@@ -39,7 +45,7 @@ class Loop {
   ~Loop();
 
   const StepModel& model() const { return *model_; }
-  bool idle() const { return queue_.empty() && running_.empty(); }
+  bool idle() const { return queue_.empty() && preempted_.empty() && running_.empty(); }
 
   void Enqueue(QueuedRequest request);
   void Cancel(SeqId id);
@@ -52,29 +58,45 @@ class Loop {
   using Clock = std::chrono::steady_clock;
 
   struct Running {
-    QueuedRequest queued;
+    explicit Running(QueuedRequest request)
+        : queued(std::move(request)),
+          tokens(std::move(queued.request.prompt)),
+          prompt_tokens(static_cast<int64_t>(tokens.size())) {}
+
+    QueuedRequest queued;  // its prompt is in `tokens`
     std::unique_ptr<StepSequence> state = nullptr;
     TokenHistory* history = nullptr;  // one of histories_, with `state`
     std::unique_ptr<TokenConstraint> constraint = nullptr;
     NextToken allowed = AnyToken{};  // the constraint's word for the next draw; views into it
-    int64_t prompt_done = 0;
-    int64_t generated = 0;
-    std::vector<TokenId> unseen = {};  // generated, not yet seen by the model: one, or a forced run
+    std::vector<TokenId> tokens;     // prompt and generated
+    int64_t prompt_tokens = 0;
+    int64_t seen = 0;                                     // tokens that the model's state holds
+    int64_t begun_with = 0;                               // tokens that its state was begun with
+    std::optional<int64_t> cached_tokens = std::nullopt;  // when it was first admitted
     RequestTimes times = {};
     // Set when the sequence leaves at the end of the step.
     std::optional<FinishReason> finished = std::nullopt;
     std::optional<Error> error = std::nullopt;
 
     const SamplingParams& sampling() const { return queued.request.sampling; }
-    int64_t prompt_tokens() const { return static_cast<int64_t>(queued.request.prompt.size()); }
-    int64_t prompt_left() const { return prompt_tokens() - prompt_done; }
+    int64_t generated() const { return std::ssize(tokens) - prompt_tokens; }
     // Tokens that the model has to see before it can give logits.
-    int64_t tokens_left() const { return prompt_left() + static_cast<int64_t>(unseen.size()); }
+    int64_t tokens_left() const { return std::ssize(tokens) - seen; }
+    // Reads what it was begun with, not yet what it generates.
+    bool reads() const { return seen < begun_with; }
   };
 
   void Admit();
-  // Gives a sequence with a slot its history and its constraint.
-  Status Begin(Running& sequence);
+  // Gives the sequence state and slot. False: there is no room for it now. What else goes wrong ends it.
+  bool TryBegin(Running& sequence);
+  // Gives a sequence with state its history and its constraint.
+  Status BeginTokens(Running& sequence);
+  // Sees to it that every running sequence can take the tokens it has.
+  void MakeRoom();
+  // The latest admitted sequence gives up its state.
+  void PreemptLast();
+  // Takes the sequence's state and history away.
+  void GiveUpState(Running& sequence);
   // Fills batch_ and items_; returns how many items want logits.
   size_t BuildBatch();
   // Moves every sequence of the batch on: what the model has seen, and a token where there are logits.
@@ -97,8 +119,9 @@ class Loop {
   EngineOptions options_;
   StatsBoard& board_;
   std::deque<QueuedRequest> queue_;
-  std::vector<Running> running_;  // in order of admission
-  bool pool_full_ = false;        // the queue's head did not fit; nothing has left since
+  std::deque<Running> preempted_;  // in order of admission, all admitted before any of queue_
+  std::vector<Running> running_;   // in order of admission
+  bool pool_full_ = false;         // the next to be admitted did not fit; nothing has left since
   uint64_t turn_ = 0;
 
   // Scratch of one step, at its final size from the start.

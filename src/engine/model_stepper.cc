@@ -16,16 +16,17 @@
 namespace millrace::engine {
 namespace {
 
-using model::kPageTokens;
+using cache::TailKind;
 
-int64_t PagesFor(int64_t tokens) {
-  return (tokens + kPageTokens - 1) / kPageTokens;
+int64_t PagesFor(int64_t tokens, int64_t page_tokens) {
+  return (tokens + page_tokens - 1) / page_tokens;
 }
 
 // The options with every default filled in.
 struct Sizes {
   int64_t max_model_len = 0;
   uint32_t n_pages = 0;
+  uint32_t n_tails = 0;
   model::ForwardOptions forward;
 };
 
@@ -48,20 +49,44 @@ Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOpti
                       fmt::format("from 1 to {}", kMaxBatchTokens));
   }
   // Whole pages for every sequence: the last page of each may be partly used.
-  const int64_t n_pages =
-      options.kv_tokens ? PagesFor(*options.kv_tokens) : PagesFor(max_model_len) * options.max_num_seqs;
-  if (n_pages < 1 || n_pages > std::numeric_limits<uint32_t>::max()) {
-    return OutOfRange("max-total-tokens", options.kv_tokens.value_or(n_pages * kPageTokens),
-                      fmt::format("at least 1 and at most 2^32 pages of {} tokens", kPageTokens));
+  const int64_t page = options.page_tokens;
+  const int64_t n_pages = options.kv_tokens ? PagesFor(*options.kv_tokens, page)
+                                            : PagesFor(max_model_len, page) * options.max_num_seqs;
+  if (n_pages < 1 || n_pages >= std::numeric_limits<uint32_t>::max()) {
+    return OutOfRange("max-total-tokens", options.kv_tokens.value_or(n_pages * page),
+                      fmt::format("at least 1 and less than 2^32 pages of {} tokens", page));
   }
-  // A sequence reserves its pages at admission: one longer than the pool would never be admitted.
-  max_model_len = std::min(max_model_len, n_pages * kPageTokens);
+  if (options.prefix_caching && page < config.sliding_window - 1) {
+    return OutOfRange("sliding_window", config.sliding_window,
+                      fmt::format("at most {} with prefix caching: a page's length and one", page + 1));
+  }
+  // Tails of all prompts that run and of as many that have run, and some of what long prompts leave.
+  const int64_t n_tails = options.prefix_tails.value_or(static_cast<int>(
+      std::max<int64_t>({16, int64_t{8} * options.max_num_seqs, std::min<int64_t>(n_pages / 64, 65536)})));
+  if (n_tails < 0 || n_tails > n_pages + 65536)
+    return OutOfRange("prefix-cache-tails", n_tails, fmt::format("from 0 to {}", n_pages + 65536));
+  // A sequence longer than the pool would never come to its end.
+  max_model_len = std::min(max_model_len, n_pages * page);
   return Sizes{max_model_len,
                static_cast<uint32_t>(n_pages),
+               options.prefix_caching ? static_cast<uint32_t>(n_tails) : 0,
                {.max_batch_tokens = options.max_batch_tokens,
                 .max_batch_items = std::min<int64_t>(options.max_num_seqs, options.max_batch_tokens),
                 .late_layers = options.late_layers,
-                .numerics = options.numerics}};
+                .numerics = options.numerics,
+                .page_tokens = page}};
+}
+
+cache::PrefixTree::Options TreeOptions(const model::LayerPlan& plan, const Sizes& sizes) {
+  return {.page_tokens = sizes.forward.page_tokens,
+          .tail_bytes = model::WindowLayout(plan).bytes(),
+          .n_tails = sizes.n_tails};
+}
+
+uint64_t PageTableBytes(const Sizes& sizes) {
+  const int64_t page = sizes.forward.page_tokens;
+  return static_cast<uint64_t>(PagesFor(sizes.max_model_len, page)) * (sizeof(PageId) + sizeof(std::byte*)) +
+         static_cast<uint64_t>(page) * sizeof(TokenId);
 }
 
 uint64_t BackboneBytes(const formats::ModelConfig& config) {
@@ -91,7 +116,22 @@ struct ModelStepper::Slot {
   explicit Slot(const model::LayerPlan& plan) : state(plan) {}
 
   model::SequenceState state;
-  std::vector<PageId> pages;
+  std::vector<PageId> pages;     // those of the tree first, then its own
+  std::optional<PageId> node;    // the last page in the tree, held
+  int64_t tree_tokens = 0;       // tokens of its pages in the tree
+  std::vector<TokenId> unfiled;  // tokens behind them
+  int64_t begun_with = 0;        // tokens that NewSequence got
+  int64_t results_from = 0;
+
+  // Of the step that runs.
+  std::vector<model::TailRequest> requests;
+  struct NewTail {
+    int64_t length = 0;
+    cache::TailId slot;
+    TailKind kind{};
+  };
+  std::vector<NewTail> new_tails;
+  std::vector<PageId> generated_tails;  // the latest nodes that got a tail while the sequence generated
 };
 
 class ModelStepper::Sequence : public StepSequence {
@@ -110,13 +150,15 @@ Result<std::vector<PlannedMemory>> ModelStepper::PlanMemory(const model::LayerPl
                                                             const StepperOptions& options, int n_threads) {
   MILLRACE_ASSIGN_OR_RETURN(const Sizes sizes, ResolveSizes(plan.config, options));
   const auto n_seqs = static_cast<uint64_t>(options.max_num_seqs);
-  const auto page_tables =
-      n_seqs * static_cast<uint64_t>(PagesFor(sizes.max_model_len)) * (sizeof(PageId) + sizeof(std::byte*));
   const int64_t vocab_size = plan.config.vocab_size;
+  const model::PageLayout layout(plan, options.page_tokens);
+  const cache::PrefixTree::Options tree = TreeOptions(plan, sizes);
   return std::vector<PlannedMemory>{
       {"weights (mapped)", BackboneBytes(plan.config)},
-      {"kv pages", cache::PagePool::BytesFor(model::PageLayout(plan).page_bytes, sizes.n_pages)},
-      {"window states", n_seqs * model::SequenceState::BytesFor(plan) + page_tables},
+      {"kv pages", cache::PagePool::BytesFor(layout.page_bytes, sizes.n_pages)},
+      {"prefix tree", cache::PrefixTree::TreeBytes(tree.page_tokens, sizes.n_pages)},
+      {"prefix tails", cache::PrefixTree::TailBytes(tree.tail_bytes, tree.n_tails)},
+      {"window states", n_seqs * (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes))},
       {"forward scratch", model::Forward::ScratchBytes(plan, sizes.forward, n_threads)},
       {"logits and sampling", LogitsAndSamplingBytes(vocab_size, options.max_num_seqs)},
   };
@@ -136,26 +178,37 @@ Result<std::unique_ptr<ModelStepper>> ModelStepper::Create(const model::Checkpoi
       auto forward, model::Forward::Create(checkpoint, std::move(engram), pool, sizes.forward, ledger));
   MILLRACE_ASSIGN_OR_RETURN(
       auto pages, cache::PagePool::Create(forward->page_layout().page_bytes, sizes.n_pages, ledger));
-  return std::unique_ptr<ModelStepper>(new ModelStepper(std::move(forward), std::move(pages),
-                                                        sizes.max_model_len, options.max_num_seqs, ledger));
+  MILLRACE_ASSIGN_OR_RETURN(auto tree, cache::PrefixTree::Create(*pages, TreeOptions(plan, sizes), ledger));
+  std::unique_ptr<ModelStepper> stepper(
+      new ModelStepper(std::move(forward), std::move(pages), std::move(tree), sizes.max_model_len, options));
+  if (ledger != nullptr) {
+    const uint64_t bytes = static_cast<uint64_t>(options.max_num_seqs) *
+                           (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes));
+    stepper->states_account_ = &ledger->Open("window states", bytes);
+    stepper->states_account_->Add(bytes);
+  }
+  return stepper;
 }
 
 ModelStepper::ModelStepper(std::unique_ptr<model::Forward> forward, std::unique_ptr<cache::PagePool> pages,
-                           int64_t max_model_len, int max_num_seqs, MemoryLedger* ledger)
-    : forward_(std::move(forward)), pages_(std::move(pages)), max_model_len_(max_model_len) {
-  const auto max_pages = static_cast<size_t>(PagesFor(max_model_len));
-  for (int i = 0; i < max_num_seqs; ++i) {
+                           std::unique_ptr<cache::PrefixTree> tree, int64_t max_model_len,
+                           const StepperOptions& options)
+    : forward_(std::move(forward)),
+      pages_(std::move(pages)),
+      tree_(std::move(tree)),
+      max_model_len_(max_model_len),
+      page_tokens_(options.page_tokens),
+      prefix_caching_(options.prefix_caching) {
+  const auto max_pages = static_cast<size_t>(PagesFor(max_model_len, page_tokens_));
+  for (int i = 0; i < options.max_num_seqs; ++i) {
     Slot& slot = *slots_.emplace_back(std::make_unique<Slot>(forward_->plan()));
     slot.pages.reserve(max_pages);
     slot.state.pages.reserve(max_pages);
+    slot.unfiled.reserve(static_cast<size_t>(page_tokens_));
     free_slots_.push_back(&slot);
   }
   batch_.reserve(slots_.size());
-  if (ledger == nullptr) return;
-  const uint64_t bytes = slots_.size() * (model::SequenceState::BytesFor(forward_->plan()) +
-                                          max_pages * (sizeof(PageId) + sizeof(std::byte*)));
-  states_account_ = &ledger->Open("window states", bytes);
-  states_account_->Add(bytes);
+  path_.reserve(max_pages);
 }
 
 ModelStepper::~ModelStepper() {
@@ -164,11 +217,11 @@ ModelStepper::~ModelStepper() {
 }
 
 int64_t ModelStepper::kv_tokens() const {
-  return int64_t{pages_->n_pages()} * kPageTokens;
+  return int64_t{pages_->n_pages()} * page_tokens_;
 }
 
 int64_t ModelStepper::free_kv_tokens() const {
-  return int64_t{pages_->free_pages()} * kPageTokens;
+  return int64_t{tree_->available_pages()} * page_tokens_;
 }
 
 int64_t ModelStepper::vocab_size() const {
@@ -183,28 +236,188 @@ int64_t ModelStepper::max_batch_tokens() const {
   return forward_->options().max_batch_tokens;
 }
 
-Result<std::unique_ptr<StepSequence>> ModelStepper::NewSequence(int64_t max_tokens) {
-  MILLRACE_CHECK(max_tokens >= 1 && max_tokens <= max_model_len_, "a sequence longer than the model's limit");
+CacheStats ModelStepper::cache_stats() const {
+  const cache::PrefixTreeStats tree = tree_->stats();
+  const int64_t free = pages_->free_pages();
+  return {.capacity_tokens = kv_tokens(),
+          .in_use_tokens = (pages_->n_pages() - free - tree.evictable_pages) * page_tokens_,
+          .reusable_tokens = tree.evictable_pages * page_tokens_,
+          .tails = tree.tails,
+          .evicted_tokens = tree.evicted_pages * static_cast<uint64_t>(page_tokens_),
+          .evicted_tails = tree.evicted_tails};
+}
+
+Status ModelStepper::CheckCache() const {
+  uint64_t holds = 0;
+  for (const auto& slot : slots_) holds += slot->node.has_value();
+  return tree_->CheckIntegrity(holds);
+}
+
+std::optional<int64_t> ModelStepper::FirstPromptTail(int64_t n_tokens, int64_t shared) const {
+  const int64_t last = (n_tokens - 1) / page_tokens_ * page_tokens_;
+  for (int64_t length = std::max(last - (kPromptTails - 1) * page_tokens_, shared); length <= last;
+       length += page_tokens_) {
+    if (length == 0) continue;
+    if (length > shared) return length;
+    const auto tail = tree_->TailOf(path_.back());
+    if (!tail || tail->kind != TailKind::kFull) return length;
+  }
+  return std::nullopt;
+}
+
+ModelStepper::Beginning ModelStepper::ChooseBeginning(int64_t n_tokens) const {
+  const model::LayerPlan& plan = forward_->plan();
+  const int64_t shared = static_cast<int64_t>(path_.size()) * page_tokens_;
+  Beginning begin{.results_from = n_tokens - 1};
+  if (prefix_caching_) {
+    if (const auto first = FirstPromptTail(n_tokens, shared)) begin.results_from = *first;
+  }
+  if (path_.empty()) return begin;
+  begin.length = plan.ReplayStart(shared, begin.results_from);
+  for (size_t i = path_.size(); i-- > 0;) {
+    const int64_t length = static_cast<int64_t>(i + 1) * page_tokens_;
+    if (length < begin.length) break;
+    const auto tail = tree_->TailOf(path_[i]);
+    if (!tail) continue;
+    if (tail->kind == TailKind::kEarly && !plan.EarlyRingsSuffice(length, begin.results_from)) continue;
+    begin.length = length;
+    begin.tail = path_[i];
+    break;
+  }
+  return begin;
+}
+
+Result<StartedSequence> ModelStepper::NewSequence(std::span<const TokenId> tokens) {
+  const auto n_tokens = static_cast<int64_t>(tokens.size());
+  MILLRACE_CHECK(n_tokens >= 1 && n_tokens <= max_model_len_, "a sequence longer than the model's limit");
   if (free_slots_.empty()) {
     return Error(ErrorCode::kResourceExhausted,
                  fmt::format("all {} sequence states are in use (--max-num-seqs)", slots_.size()));
   }
-  Slot& slot = *free_slots_.back();
-  if (const Status got = pages_->AllocateMany(static_cast<uint32_t>(PagesFor(max_tokens)), slot.pages);
-      !got.ok()) {
-    return got.error().In(fmt::format("KV memory for a sequence of {} tokens", max_tokens));
+  path_.clear();
+  // The last token is computed whatever is cached: its logits are wanted.
+  if (prefix_caching_) tree_->Find(tokens.first(tokens.size() - 1), path_);
+  if (!path_.empty()) tree_->Hold(path_.back());
+  const auto needed = static_cast<uint32_t>(PagesFor(n_tokens, page_tokens_) - std::ssize(path_));
+  // Every sequence that runs may be about to need a page.
+  const auto running = static_cast<uint32_t>(slots_.size() - free_slots_.size());
+  if (const uint32_t available = tree_->available_pages(); needed + running > available) {
+    if (!path_.empty()) tree_->Release(path_.back());
+    return Error(ErrorCode::kResourceExhausted,
+                 fmt::format("KV memory for a sequence of {} tokens: {} pages are needed and {} kept for the "
+                             "sequences that run, {} of {} are free",
+                             n_tokens, needed, running, available, pages_->n_pages()));
   }
+  Slot& slot = *free_slots_.back();
   free_slots_.pop_back();
-  for (PageId page : slot.pages) slot.state.pages.push_back(pages_->Data(page));
-  return std::unique_ptr<StepSequence>(std::make_unique<Sequence>(*this, slot));
+  for (const PageId page : path_) AddPage(slot, page);
+  if (!path_.empty()) slot.node = path_.back();
+  for (uint32_t i = 0; i < needed; ++i) AddPage(slot, *tree_->Allocate());
+
+  const int64_t shared = static_cast<int64_t>(path_.size()) * page_tokens_;
+  const Beginning begin = ChooseBeginning(n_tokens);
+  slot.begun_with = n_tokens;
+  slot.tree_tokens = shared;
+  slot.results_from = begin.results_from;
+  if (shared > 0) {
+    const auto rings = begin.tail ? tree_->TailOf(*begin.tail)->rings : std::span<const std::byte>();
+    const bool whole = begin.tail && tree_->TailOf(*begin.tail)->kind == TailKind::kFull;
+    forward_->Resume(slot.state, tokens.first(static_cast<size_t>(shared)), begin.length,
+                     whole || begin.length == 0 ? begin.length : begin.results_from, rings);
+    if (begin.tail) tree_->UseTail(*begin.tail);
+  }
+  return StartedSequence{.sequence = std::make_unique<Sequence>(*this, slot),
+                         .length = begin.length,
+                         .replayed_tokens = shared - begin.length};
+}
+
+Status ModelStepper::Reserve(StepSequence& sequence, int64_t length) {
+  Slot& slot = static_cast<Sequence&>(sequence).slot();
+  MILLRACE_CHECK(length <= max_model_len_, "a sequence longer than the model's limit");
+  while (std::ssize(slot.pages) * page_tokens_ < length) {
+    MILLRACE_ASSIGN_OR_RETURN(const PageId page, tree_->Allocate());
+    AddPage(slot, page);
+  }
+  return {};
+}
+
+void ModelStepper::AddPage(Slot& slot, PageId page) {
+  slot.pages.push_back(page);
+  slot.state.pages.push_back(pages_->Data(page));
 }
 
 void ModelStepper::Release(Slot& slot) {
-  for (PageId page : slot.pages) pages_->Unref(page);
+  for (const Slot::NewTail& tail : slot.new_tails) tree_->FreeTail(tail.slot);  // of a step that failed
+  slot.new_tails.clear();
+  slot.requests.clear();
+  slot.generated_tails.clear();
+  const auto in_tree = static_cast<size_t>(slot.tree_tokens / page_tokens_);
+  for (size_t i = in_tree; i < slot.pages.size(); ++i) pages_->Unref(slot.pages[i]);
+  if (slot.node) tree_->Release(*slot.node);
+  slot.node.reset();
+  slot.tree_tokens = 0;
+  slot.unfiled.clear();
   slot.pages.clear();
   slot.state.pages.clear();
   slot.state.Reset();
   free_slots_.push_back(&slot);
+}
+
+std::optional<TailKind> ModelStepper::WantedTail(const Slot& slot, int64_t length) const {
+  if (length >= slot.begun_with) return TailKind::kFull;
+  // The first wanted one of the prompt's last boundaries is where results begin.
+  const int64_t last = (slot.begun_with - 1) / page_tokens_ * page_tokens_;
+  if (length > last - kPromptTails * page_tokens_) {
+    return length >= slot.results_from ? std::optional(TailKind::kFull) : std::nullopt;
+  }
+  if (length % (kEarlyTailPages * page_tokens_) != 0 || length <= slot.tree_tokens) return std::nullopt;
+  return TailKind::kEarly;
+}
+
+// Takes slots for the tails at the page boundaries that a step up to `end` passes.
+void ModelStepper::PlanTails(Slot& slot, int64_t end) {
+  slot.requests.clear();
+  if (!prefix_caching_) return;
+  const int64_t start = slot.state.length();
+  for (int64_t length = (start / page_tokens_ + 1) * page_tokens_; length <= end; length += page_tokens_) {
+    const std::optional<TailKind> kind = WantedTail(slot, length);
+    if (!kind) continue;
+    const std::optional<cache::TailId> tail = tree_->AllocateTail(*kind);
+    if (!tail) continue;
+    slot.new_tails.push_back({length, *tail, *kind});
+    slot.requests.push_back({length, tree_->TailData(*tail)});
+  }
+}
+
+void ModelStepper::KeepPages(Slot& slot, std::span<const TokenId> tokens, int64_t start) {
+  if (!prefix_caching_) return;
+  const int64_t filed = slot.tree_tokens + std::ssize(slot.unfiled);
+  for (const TokenId token :
+       tokens.subspan(static_cast<size_t>(std::clamp<int64_t>(filed - start, 0, std::ssize(tokens))))) {
+    slot.unfiled.push_back(token);
+    if (std::ssize(slot.unfiled) < page_tokens_) continue;
+    const auto index = static_cast<size_t>(slot.tree_tokens / page_tokens_);
+    const PageId node = tree_->Extend(slot.node, slot.unfiled, slot.pages[index]);
+    slot.pages[index] = node;
+    slot.state.pages[index] = pages_->Data(node);
+    slot.node = node;
+    slot.tree_tokens += page_tokens_;
+    slot.unfiled.clear();
+  }
+}
+
+void ModelStepper::KeepTails(Slot& slot) {
+  constexpr size_t kGeneratedTails = 2;
+  for (const Slot::NewTail& tail : slot.new_tails) {
+    const PageId node = slot.pages[static_cast<size_t>(tail.length / page_tokens_ - 1)];
+    tree_->AttachTail(node, tail.slot, tail.kind);
+    if (tail.length < slot.begun_with) continue;
+    slot.generated_tails.push_back(node);
+    if (slot.generated_tails.size() <= kGeneratedTails) continue;
+    tree_->DropTail(slot.generated_tails.front());
+    slot.generated_tails.erase(slot.generated_tails.begin());
+  }
+  slot.new_tails.clear();
 }
 
 void ModelStepper::Step(std::span<const StepItem> items, std::span<float> logits) {
@@ -212,14 +425,21 @@ void ModelStepper::Step(std::span<const StepItem> items, std::span<float> logits
   for (const StepItem& item : items) {
     Slot& slot = static_cast<Sequence*>(item.sequence)->slot();
     const int64_t length = slot.state.length() + static_cast<int64_t>(item.tokens.size());
-    MILLRACE_CHECK(length <= static_cast<int64_t>(slot.pages.size()) * kPageTokens,
+    MILLRACE_CHECK(length <= std::ssize(slot.pages) * page_tokens_,
                    "a sequence grew past the memory it reserved");
+    PlanTails(slot, length);
     batch_.push_back({.state = &slot.state,
                       .tokens = item.tokens,
                       .logits = item.wants_logits ? model::LogitsWanted::kLast : model::LogitsWanted::kNone,
-                      .results_from = item.results_from});
+                      .results_from = slot.results_from,
+                      .tails = slot.requests});
   }
   forward_->Run(batch_, logits);
+  for (const StepItem& item : items) {
+    Slot& slot = static_cast<Sequence*>(item.sequence)->slot();
+    KeepPages(slot, item.tokens, slot.state.length() - std::ssize(item.tokens));
+    KeepTails(slot);
+  }
 }
 
 }  // namespace millrace::engine

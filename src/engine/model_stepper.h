@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "cache/page_pool.h"
+#include "cache/prefix_tree.h"
 #include "engine/step_model.h"
 #include "model/checkpoint.h"
 #include "model/engram_hash.h"
@@ -23,13 +24,18 @@ namespace millrace::engine {
 inline constexpr int64_t kMaxBatchTokens = 1 << 16;
 
 struct StepperOptions {
-  std::optional<int64_t> max_model_len;  // tokens of the longest sequence; nullopt: the config's limit
-  int max_num_seqs = 4;                  // sequences that hold state at once
-  int64_t max_batch_tokens = 512;        // of one step
-  std::optional<int64_t> kv_tokens;      // of all sequences together; nullopt: max_num_seqs x max_model_len
+  std::optional<int64_t> max_model_len =
+      std::nullopt;                // tokens of the longest sequence; nullopt: the config's limit
+  int max_num_seqs = 4;            // sequences that hold state at once
+  int64_t max_batch_tokens = 512;  // of one step
+  std::optional<int64_t> kv_tokens =
+      std::nullopt;  // of all sequences together; nullopt: max_num_seqs x max_model_len
   model::LateLayers late_layers = model::LateLayers::kNeeded;
   model::Numerics numerics = model::Numerics::kReference;
-  std::optional<uint64_t> ram_bytes;  // refuse a plan that needs more; nullopt: no limit
+  std::optional<uint64_t> ram_bytes = std::nullopt;  // refuse a plan that needs more; nullopt: no limit
+  bool prefix_caching = true;                      // false: sequences share nothing and leave nothing behind
+  std::optional<int> prefix_tails = std::nullopt;  // slots; nullopt: by the number of sequences and pages
+  int64_t page_tokens = model::kPageTokens;        // others for tests
 };
 
 // One line of a memory plan.
@@ -39,8 +45,15 @@ struct PlannedMemory {
 };
 
 // The released model as the engine runs it: model::Forward over pages of one pool. A sequence holds one of
-// max_num_seqs prepared states and, from its admission to its end, the pages of all tokens it may reach. One
-// thread: the engine's (Create may run elsewhere).
+// max_num_seqs prepared states and the pages of the tokens it has; it gets more as it grows. Full pages go
+// into a prefix tree at once, where sequences that begin alike share them and find them when it is gone.
+//
+// A sequence begins behind the deepest of its cached pages that has a tail, or, where that leaves less to
+// read, a bounded replay before its last cached page (LayerPlan::ReplayStart): the same bits either way.
+// Tails are taken at the last page boundaries of what a sequence begins with, at those that its generation
+// passes (the latest two are kept), and every kEarlyTailPages of a long prompt.
+//
+// One thread: the engine's (Create may run elsewhere).
 class ModelStepper : public StepModel {
  public:
   // What a stepper with these options and its engine will hold, by the names of the ledger's accounts, mapped
@@ -57,32 +70,62 @@ class ModelStepper : public StepModel {
   // Every sequence is gone.
   ~ModelStepper() override;
 
+  // How many of the last page boundaries of a prompt get a tail: an edit of 300 tokens at its end leaves one.
+  static constexpr int64_t kPromptTails = 3;
+  static constexpr int64_t kEarlyTailPages = 16;
+
   // Tokens of the whole page pool.
   int64_t kv_tokens() const;
-  // Of these, not reserved by a sequence now.
+  // Of these, not held by a sequence now.
   int64_t free_kv_tokens() const;
+  // Forgets what no sequence holds.
+  void ClearCache() { tree_->Clear(); }
+  // Whether all counts of the cache agree; for tests.
+  Status CheckCache() const;
 
   int64_t vocab_size() const override;
   TokenId eos_token_id() const override;
   int64_t max_model_len() const override { return max_model_len_; }
   int64_t max_batch_tokens() const override;
-  Result<std::unique_ptr<StepSequence>> NewSequence(int64_t max_tokens) override;
+  Result<StartedSequence> NewSequence(std::span<const TokenId> tokens) override;
+  Status Reserve(StepSequence& sequence, int64_t length) override;
   void Step(std::span<const StepItem> items, std::span<float> logits) override;
+  CacheStats cache_stats() const override;
 
  private:
   struct Slot;
   class Sequence;
 
   ModelStepper(std::unique_ptr<model::Forward> forward, std::unique_ptr<cache::PagePool> pages,
-               int64_t max_model_len, int max_num_seqs, MemoryLedger* ledger);
+               std::unique_ptr<cache::PrefixTree> tree, int64_t max_model_len, const StepperOptions& options);
+  // Where a sequence of `tokens` whose first pages are `path_` begins, and from where on its results are
+  // exact.
+  struct Beginning {
+    int64_t length = 0;
+    int64_t results_from = 0;
+    std::optional<PageId> tail = std::nullopt;  // the node behind which its rings are
+  };
+  Beginning ChooseBeginning(int64_t n_tokens) const;
+  // The first page boundary of the prompt's last ones, from `shared` on, that has no full tail yet.
+  std::optional<int64_t> FirstPromptTail(int64_t n_tokens, int64_t shared) const;
+  std::optional<cache::TailKind> WantedTail(const Slot& slot, int64_t length) const;
+  void PlanTails(Slot& slot, int64_t end);
+  // After a step: full pages into the tree, tails to their pages.
+  void KeepPages(Slot& slot, std::span<const TokenId> tokens, int64_t start);
+  void KeepTails(Slot& slot);
+  void AddPage(Slot& slot, PageId page);
   void Release(Slot& slot);
 
   std::unique_ptr<model::Forward> forward_;
   std::unique_ptr<cache::PagePool> pages_;
+  std::unique_ptr<cache::PrefixTree> tree_;
   int64_t max_model_len_;
+  int64_t page_tokens_;
+  bool prefix_caching_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
   std::vector<model::BatchItem> batch_;  // scratch of Step
+  std::vector<PageId> path_;             // scratch of NewSequence
   MemoryAccount* states_account_ = nullptr;
 };
 

@@ -49,16 +49,13 @@ std::vector<TokenId> RandomTokens(size_t n, unsigned seed) {
 
 // Feeds `tokens` in chunks of `chunk`; the logits after the last.
 std::vector<float> LogitsAfter(StepModel& model, const std::vector<TokenId>& tokens, size_t chunk) {
-  auto sequence = model.NewSequence(static_cast<int64_t>(tokens.size()));
-  EXPECT_TRUE(sequence.ok());
+  auto started = model.NewSequence(tokens);
+  EXPECT_TRUE(started.ok());
   std::vector<float> logits(static_cast<size_t>(model.vocab_size()));
-  for (size_t at = 0; at < tokens.size(); at += chunk) {
+  for (size_t at = static_cast<size_t>(started->length); at < tokens.size(); at += chunk) {
     const auto part = std::span(tokens).subspan(at, std::min(chunk, tokens.size() - at));
     const bool last = at + part.size() == tokens.size();
-    const StepItem item{.sequence = sequence->get(),
-                        .tokens = part,
-                        .wants_logits = last,
-                        .results_from = static_cast<int64_t>(tokens.size()) - 1};
+    const StepItem item{.sequence = started->sequence.get(), .tokens = part, .wants_logits = last};
     model.Step({&item, 1}, last ? std::span<float>(logits) : std::span<float>());
   }
   return logits;
@@ -72,8 +69,10 @@ TEST(ModelStepper, ChunksDoNotChangeABit) {
   LoadedModel mini = LoadMini();
   const std::vector<TokenId> tokens = RandomTokens(300, 1);
   const std::vector<float> expected = LogitsAfter(*mini.model, tokens, 96);
-  for (size_t chunk : {1, 7, 64})
+  for (size_t chunk : {1, 7, 64}) {
+    mini.model->ClearCache();
     EXPECT_TRUE(SameBits(LogitsAfter(*mini.model, tokens, chunk), expected)) << chunk;
+  }
 }
 
 TEST(ModelStepper, LateLayersForAllTokensDoNotChangeABit) {
@@ -98,26 +97,33 @@ TEST(ModelStepper, AReusedStateStartsAfresh) {
 }
 
 TEST(ModelStepper, SequencesReserveWholePagesAndGiveThemBack) {
+  const auto tokens = [](size_t n) { return RandomTokens(n, static_cast<unsigned>(n)); };
   LoadOptions options = SmallOptions();
   options.stepper.kv_tokens = 4 * 256;
   LoadedModel mini = LoadMini(options);
   ModelStepper& model = *mini.model;
   EXPECT_EQ(model.kv_tokens(), 1024);
   {
-    auto first = model.NewSequence(257);  // two pages
+    auto first = model.NewSequence(tokens(257));  // two pages
     ASSERT_TRUE(first.ok());
     EXPECT_EQ(model.free_kv_tokens(), 512);
-    auto too_long = model.NewSequence(513);
+    auto too_long = model.NewSequence(tokens(513));
     ASSERT_FALSE(too_long.ok());
     EXPECT_EQ(too_long.error().code(), ErrorCode::kResourceExhausted);
-    EXPECT_EQ(too_long.error().message(),
-              "KV memory for a sequence of 513 tokens: 3 pages are needed, 2 of 4 are free");
-    auto second = model.NewSequence(1);
-    auto third = model.NewSequence(256);
-    ASSERT_TRUE(second.ok() && third.ok());
-    auto no_state = model.NewSequence(1);
-    ASSERT_FALSE(no_state.ok());
-    EXPECT_EQ(no_state.error().code(), ErrorCode::kResourceExhausted);
+    EXPECT_EQ(
+        too_long.error().message(),
+        "KV memory for a sequence of 513 tokens: 3 pages are needed and 1 kept for the sequences that run, "
+        "2 of 4 are free");
+    auto second = model.NewSequence(tokens(1));
+    ASSERT_TRUE(second.ok());
+    EXPECT_FALSE(model.NewSequence(tokens(256)).ok()) << "the first two could not grow";
+    EXPECT_TRUE(model.Reserve(*second->sequence, 256).ok());
+    EXPECT_EQ(model.free_kv_tokens(), 256);
+    EXPECT_TRUE(model.Reserve(*second->sequence, 257).ok());
+    const Status full = model.Reserve(*first->sequence, 513);
+    ASSERT_FALSE(full.ok());
+    EXPECT_EQ(full.error().code(), ErrorCode::kResourceExhausted);
+    EXPECT_EQ(model.cache_stats().in_use_tokens, 1024);
   }
   EXPECT_EQ(model.free_kv_tokens(), 1024);
 }
@@ -131,20 +137,22 @@ TEST(ModelStepper, HoldsWhatThePlanSays) {
   ASSERT_TRUE(plan.ok());
   std::map<std::string, uint64_t> planned;
   for (const PlannedMemory& line : *plan) planned[line.name] = line.bytes;
-  EXPECT_EQ(planned.size(), 5u);
+  EXPECT_EQ(planned.size(), 7u);
   EXPECT_GT(planned["weights (mapped)"], 2u << 20);
 
   const Engine engine(std::move(mini.model), {.max_num_seqs = 3}, mini.ledger.get());
   std::map<std::string, const MemoryAccount*> accounts;
   for (const MemoryAccount* account : mini.ledger->accounts()) accounts[account->name()] = account;
-  for (const char* name : {"window states", "forward scratch", "logits and sampling"}) {
+  for (const char* name : {"prefix tree", "window states", "forward scratch", "logits and sampling"}) {
     ASSERT_TRUE(accounts.contains(name)) << name;
     EXPECT_EQ(accounts[name]->live_bytes(), planned[name]) << name;
     EXPECT_EQ(accounts[name]->planned_bytes(), planned[name]) << name;
   }
-  ASSERT_TRUE(accounts.contains("kv pages"));
-  EXPECT_LE(accounts["kv pages"]->planned_bytes(), planned["kv pages"]);
-  EXPECT_GE(accounts["kv pages"]->planned_bytes() * 1.01, static_cast<double>(planned["kv pages"]));
+  for (const char* name : {"kv pages", "prefix tails"}) {
+    ASSERT_TRUE(accounts.contains(name)) << name;
+    EXPECT_LE(accounts[name]->planned_bytes(), planned[name]);
+    EXPECT_GE(accounts[name]->planned_bytes() * 1.01, static_cast<double>(planned[name])) << name;
+  }
 }
 
 TEST(ModelStepper, APlanOverTheBudgetIsRefusedWithTheNumbers) {

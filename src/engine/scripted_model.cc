@@ -13,17 +13,25 @@ namespace millrace::engine {
 
 class ScriptedModel::Sequence : public StepSequence {
  public:
-  Sequence(ScriptedModel& model, uint64_t number, int64_t max_tokens)
-      : model_(model), number_(number), max_tokens_(max_tokens) {}
-  ~Sequence() override { model_.OnSequenceEnd(max_tokens_); }
+  Sequence(ScriptedModel& model, uint64_t number, std::span<const TokenId> begins_with, int64_t length)
+      : model_(model),
+        number_(number),
+        begins_with_(begins_with.begin(), begins_with.end()),
+        reserved_(std::ssize(begins_with)),
+        tokens_(begins_with.begin(), begins_with.begin() + length) {}
+  ~Sequence() override { model_.OnSequenceEnd(reserved_, std::move(tokens_)); }
 
   uint64_t number() const { return number_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
+  int64_t& reserved() { return reserved_; }
 
   void Append(std::span<const TokenId> tokens) {
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    MILLRACE_CHECK(static_cast<int64_t>(tokens_.size()) <= max_tokens_,
+    MILLRACE_CHECK(std::ssize(tokens_) <= reserved_,
                    "the engine gave a sequence more tokens than it reserved");
+    const auto n = static_cast<ptrdiff_t>(std::min(tokens_.size(), begins_with_.size()));
+    MILLRACE_CHECK(std::equal(tokens_.begin(), tokens_.begin() + n, begins_with_.begin()),
+                   "a sequence goes on otherwise than it was begun");
   }
 
   // The prompt is what the sequence holds when logits are first wanted.
@@ -40,7 +48,8 @@ class ScriptedModel::Sequence : public StepSequence {
  private:
   ScriptedModel& model_;
   const uint64_t number_;
-  const int64_t max_tokens_;
+  const std::vector<TokenId> begins_with_;
+  int64_t reserved_;
   std::vector<TokenId> tokens_;
   size_t prompt_tokens_ = 0;
   std::vector<TokenId> answer_;
@@ -123,26 +132,45 @@ int ScriptedModel::live_sequences() const {
   return live_sequences_;
 }
 
-Result<std::unique_ptr<StepSequence>> ScriptedModel::NewSequence(int64_t max_tokens) {
+Status ScriptedModel::TakeTokens(int64_t n) {
+  if (n > options_.pool_tokens - reserved_tokens_) {
+    return Error(ErrorCode::kResourceExhausted, fmt::format("{} tokens do not fit: {} of {} are reserved", n,
+                                                            reserved_tokens_, options_.pool_tokens));
+  }
+  reserved_tokens_ += n;
+  return {};
+}
+
+Result<StartedSequence> ScriptedModel::NewSequence(std::span<const TokenId> tokens) {
   std::lock_guard lock(mutex_);
   if (sequences_to_fail_ > 0) {
     --sequences_to_fail_;
     return sequence_error_;
   }
-  if (max_tokens > options_.pool_tokens - reserved_tokens_) {
-    return Error(ErrorCode::kResourceExhausted,
-                 fmt::format("{} tokens do not fit: {} of {} are reserved", max_tokens, reserved_tokens_,
-                             options_.pool_tokens));
-  }
-  reserved_tokens_ += max_tokens;
+  MILLRACE_RETURN_IF_ERROR(TakeTokens(std::ssize(tokens)));
+  int64_t length = 0;
+  for (const std::vector<TokenId>& before : ended_)
+    length = std::max<int64_t>(length, std::ranges::mismatch(before, tokens).in1 - before.begin());
+  length = std::min(length, std::ssize(tokens) - 1);
   ++live_sequences_;
-  return std::unique_ptr<StepSequence>(std::make_unique<Sequence>(*this, ++sequences_made_, max_tokens));
+  return StartedSequence{.sequence = std::make_unique<Sequence>(*this, ++sequences_made_, tokens, length),
+                         .length = length};
 }
 
-void ScriptedModel::OnSequenceEnd(int64_t reserved) {
+Status ScriptedModel::Reserve(StepSequence& sequence, int64_t length) {
+  std::lock_guard lock(mutex_);
+  int64_t& reserved = static_cast<Sequence&>(sequence).reserved();
+  if (length <= reserved) return {};
+  MILLRACE_RETURN_IF_ERROR(TakeTokens(length - reserved));
+  reserved = length;
+  return {};
+}
+
+void ScriptedModel::OnSequenceEnd(int64_t reserved, std::vector<TokenId> tokens) {
   std::lock_guard lock(mutex_);
   reserved_tokens_ -= reserved;
   --live_sequences_;
+  if (options_.reuse_prefixes) ended_.push_back(std::move(tokens));
 }
 
 void ScriptedModel::WaitForPermission(std::unique_lock<std::mutex>& lock) {
@@ -183,8 +211,7 @@ void ScriptedModel::RecordStep(std::span<const StepItem> items) {
   for (const StepItem& item : items) {
     step.push_back({static_cast<Sequence*>(item.sequence)->number(),
                     {item.tokens.begin(), item.tokens.end()},
-                    item.wants_logits,
-                    item.results_from});
+                    item.wants_logits});
   }
   recorded_.push_back(std::move(step));
 }

@@ -20,8 +20,11 @@ struct ScriptedModelOptions {
   TokenId eos_token_id = 1;
   int64_t max_model_len = 4096;
   int64_t max_batch_tokens = 64;
-  // Tokens that NewSequence may have reserved at once; it answers kResourceExhausted beyond.
+  // Tokens that sequences may have reserved at once; NewSequence and Reserve answer kResourceExhausted
+  // beyond.
   int64_t pool_tokens = INT64_MAX;
+  // Sequences begin behind whatever begins like one that has ended.
+  bool reuse_prefixes = false;
   std::chrono::microseconds step_delay{0};
   std::chrono::microseconds step_period{0};  // from the beginning of a step to that of the next, at least
   bool record_steps = true;                  // false: recorded_steps stays empty, for long runs
@@ -39,7 +42,6 @@ class ScriptedModel : public StepModel {
     uint64_t sequence = 0;  // counts NewSequence calls from 1
     std::vector<TokenId> tokens;
     bool wants_logits = false;
-    int64_t results_from = 0;
   };
   using RecordedStep = std::vector<RecordedItem>;
   // Fills `logits` [vocab_size] from all tokens of the sequence so far.
@@ -82,7 +84,8 @@ class ScriptedModel : public StepModel {
   TokenId eos_token_id() const override { return options_.eos_token_id; }
   int64_t max_model_len() const override { return options_.max_model_len; }
   int64_t max_batch_tokens() const override { return options_.max_batch_tokens; }
-  Result<std::unique_ptr<StepSequence>> NewSequence(int64_t max_tokens) override;
+  Result<StartedSequence> NewSequence(std::span<const TokenId> tokens) override;
+  Status Reserve(StepSequence& sequence, int64_t length) override;
   void Step(std::span<const StepItem> items, std::span<float> logits) override;
 
  private:
@@ -93,7 +96,8 @@ class ScriptedModel : public StepModel {
   Script ScriptOf(const std::vector<TokenId>& prompt) const;
   // Returns the sequence's delay, once.
   std::chrono::milliseconds FillLogits(Sequence& sequence, std::span<float> logits);
-  void OnSequenceEnd(int64_t reserved);
+  Status TakeTokens(int64_t n);
+  void OnSequenceEnd(int64_t reserved, std::vector<TokenId> tokens);
 
   const ScriptedModelOptions options_;
   mutable std::mutex mutex_;
@@ -113,6 +117,7 @@ class ScriptedModel : public StepModel {
   int64_t reserved_tokens_ = 0;
   int live_sequences_ = 0;
   uint64_t sequences_made_ = 0;
+  std::vector<std::vector<TokenId>> ended_;  // with reuse_prefixes
 
   std::chrono::steady_clock::time_point next_step_{};  // the engine's thread's
 };

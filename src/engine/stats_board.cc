@@ -19,10 +19,25 @@ bool StatsBoard::TryJoinQueue(int capacity) {
   return true;
 }
 
-void StatsBoard::OnAdmitted() {
+void StatsBoard::OnAdmitted(int64_t tokens, int64_t cached, int64_t replayed) {
   std::lock_guard lock(mutex_);
   --stats_.waiting;
   ++stats_.running;
+  stats_.prefix_query_tokens += static_cast<uint64_t>(tokens);
+  stats_.prefix_hit_tokens += static_cast<uint64_t>(cached);
+  stats_.prefix_replay_tokens += static_cast<uint64_t>(replayed);
+}
+
+void StatsBoard::OnPreempted() {
+  std::lock_guard lock(mutex_);
+  ++stats_.waiting;
+  --stats_.running;
+  ++stats_.preemptions_total;
+}
+
+void StatsBoard::OnCache(const CacheStats& cache) {
+  std::lock_guard lock(mutex_);
+  stats_.cache = cache;
 }
 
 void StatsBoard::OnLeft(bool held_slot, FinishReason reason) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "engine/request.h"
+#include "engine/step_model.h"
 
 namespace millrace::engine {
 
@@ -17,10 +18,17 @@ inline constexpr std::array<int64_t, 14> kStepTokenBounds = {1,   8,    16,   32
 
 // A snapshot of counters; every total only grows.
 struct EngineStats {
-  int running = 0;  // hold a slot
-  int waiting = 0;  // in the queue
-  uint64_t prompt_tokens_total = 0;
+  int running = 0;                   // hold a slot
+  int waiting = 0;                   // in the queue, or preempted
+  uint64_t prompt_tokens_total = 0;  // that the model has read
   uint64_t generation_tokens_total = 0;
+  uint64_t preemptions_total = 0;
+  // Tokens that sequences were begun with; of these, what a cache gave at once; and what it held but had to
+  // be read again for the window state.
+  uint64_t prefix_query_tokens = 0;
+  uint64_t prefix_hit_tokens = 0;
+  uint64_t prefix_replay_tokens = 0;
+  CacheStats cache;
   uint64_t finished_stop = 0;
   uint64_t finished_length = 0;
   uint64_t finished_repetition = 0;
@@ -43,13 +51,16 @@ class StatsBoard {
   // Takes a place in the queue unless `capacity` requests are already waiting or running.
   bool TryJoinQueue(int capacity);
 
-  void OnAdmitted();  // from the queue into a slot
+  // From the queue into a slot, with so many tokens; see EngineStats.
+  void OnAdmitted(int64_t tokens, int64_t cached, int64_t replayed);
+  void OnPreempted();  // from its slot back to wait
   void OnLeft(bool held_slot, FinishReason reason);
   // The sink of a request that left has been told.
   void OnReported();
 
   void OnStepBegin();
   void OnStepEnd();
+  void OnCache(const CacheStats& cache);
   void OnPromptTokens(int64_t tokens);
   void OnToken();
 

@@ -9,6 +9,16 @@
 
 namespace millrace::engine {
 
+// What the caches of a model hold, in tokens; totals only grow.
+struct CacheStats {
+  int64_t capacity_tokens = 0;  // 0: the model does not say
+  int64_t in_use_tokens = 0;    // held by sequences
+  int64_t reusable_tokens = 0;  // held by nobody, kept for prompts that begin alike
+  int64_t tails = 0;            // places to go on from
+  uint64_t evicted_tokens = 0;
+  uint64_t evicted_tails = 0;
+};
+
 // One sequence's model state (pages, window rings, ...). Owned by the engine, opaque to it.
 class StepSequence {
  public:
@@ -19,9 +29,13 @@ struct StepItem {
   StepSequence* sequence = nullptr;
   std::span<const TokenId> tokens;  // the sequence's next tokens, at least one
   bool wants_logits = false;        // of the last of `tokens`
-  // The first position of the sequence whose logits are wanted, by this step or a later one: what is not
-  // needed for them need not be computed. 0: any.
-  int64_t results_from = 0;
+};
+
+// A sequence that has just begun, and how much of it is there already.
+struct StartedSequence {
+  std::unique_ptr<StepSequence> sequence;
+  int64_t length = 0;           // tokens that it holds; less than it was begun with
+  int64_t replayed_tokens = 0;  // of those it does not hold, in a cache all the same, but to be read again
 };
 
 // What the engine needs of a model: run a batch, give logits. ModelStepper (model_stepper.h) is the real one;
@@ -37,14 +51,21 @@ class StepModel {
   // The most tokens of one Step, over all items.
   virtual int64_t max_batch_tokens() const = 0;
 
-  // A fresh sequence that will never hold more than `max_tokens` tokens, its memory reserved: a step cannot
-  // fail for lack of it. kResourceExhausted when the pool is too full now.
-  virtual Result<std::unique_ptr<StepSequence>> NewSequence(int64_t max_tokens) = 0;
+  // A sequence that begins with `tokens`, at least one and at most max_model_len, none of whose logits are
+  // wanted before those of the last. What a cache holds of them it has at once; the steps give it the others.
+  // Memory for all of them is reserved. kResourceExhausted when the pool is too full now, or so full that
+  // those who run could not grow.
+  virtual Result<StartedSequence> NewSequence(std::span<const TokenId> tokens) = 0;
+  // Reserves memory for the first `length` tokens of a sequence, at most max_model_len: a step within them
+  // cannot fail for lack of it. kResourceExhausted when other sequences hold all there is.
+  virtual Status Reserve(StepSequence& sequence, int64_t length) = 0;
 
-  // Appends every item's tokens to its sequence. `logits` is [number of items with wants_logits, vocab_size],
-  // row-major, in item order. Each sequence appears once. Results are bit-identical however tokens are
-  // grouped.
+  // Appends every item's tokens to its sequence, within what is reserved. `logits` is [number of items with
+  // wants_logits, vocab_size], row-major, in item order. Each sequence appears once. Results are
+  // bit-identical however tokens are grouped.
   virtual void Step(std::span<const StepItem> items, std::span<float> logits) = 0;
+
+  virtual CacheStats cache_stats() const { return {}; }
 };
 
 }  // namespace millrace::engine

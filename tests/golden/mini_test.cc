@@ -44,27 +44,28 @@ class Mini : public testing::Test {
   // The greedy continuation of `prompt`, up to and with the end token.
   static std::vector<TokenId> Answer(const std::vector<TokenId>& prompt, size_t max_tokens) {
     engine::StepModel& model = *loaded_->model;
-    const auto sequence =
-        std::move(model.NewSequence(static_cast<int64_t>(prompt.size() + max_tokens))).value();
+    const auto started = std::move(model.NewSequence(prompt)).value();
+    engine::StepSequence& sequence = *started.sequence;
+    EXPECT_TRUE(model.Reserve(sequence, std::ssize(prompt) + static_cast<int64_t>(max_tokens)).ok());
     std::vector<float> logits(static_cast<size_t>(model.vocab_size()));
     std::vector<TokenId> answer;
     const auto chunk = static_cast<size_t>(model.max_batch_tokens());
-    for (size_t at = 0; at < prompt.size(); at += chunk) {
+    for (auto at = static_cast<size_t>(started.length); at < prompt.size(); at += chunk) {
       const size_t n = std::min(chunk, prompt.size() - at);
-      Step(sequence.get(), std::span(prompt).subspan(at, n), logits);
+      Step(&sequence, std::span(prompt).subspan(at, n), at + n == prompt.size(), logits);
     }
     while (answer.size() < max_tokens) {
       answer.push_back(static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()));
       if (answer.back() == model.eos_token_id()) break;
-      Step(sequence.get(), std::span(&answer.back(), 1), logits);
+      Step(&sequence, std::span(&answer.back(), 1), true, logits);
     }
     return answer;
   }
 
-  static void Step(engine::StepSequence* sequence, std::span<const TokenId> tokens,
+  static void Step(engine::StepSequence* sequence, std::span<const TokenId> tokens, bool wants_logits,
                    std::vector<float>& logits) {
-    const engine::StepItem item{.sequence = sequence, .tokens = tokens, .wants_logits = true};
-    loaded_->model->Step(std::span(&item, 1), logits);
+    const engine::StepItem item{.sequence = sequence, .tokens = tokens, .wants_logits = wants_logits};
+    loaded_->model->Step(std::span(&item, 1), wants_logits ? std::span<float>(logits) : std::span<float>());
   }
 
   static std::unique_ptr<engine::LoadedModel> loaded_;

@@ -1,0 +1,249 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/load.h"
+#include "engine/model_stepper.h"
+#include "model/checkpoint_testing.h"
+
+// What the prefix cache gives back, and that it gives it back exactly: pages of the real size over the tiny
+// model.
+
+namespace millrace::engine {
+namespace {
+
+constexpr int64_t kPage = model::kPageTokens;
+
+class PrefixReuseTest : public testing::Test {
+ protected:
+  void Load(StepperOptions options = {}) {
+    options.max_model_len = options.kv_tokens.value_or(6000) < 6000 ? *options.kv_tokens : 6000;
+    options.max_batch_tokens = 300;
+    auto loaded = LoadStepModel(model::TinyCheckpoint(), {.stepper = options, .threads = 2});
+    if (!loaded.ok()) {
+      ADD_FAILURE() << loaded.error().message();
+      std::abort();
+    }
+    loaded_ = std::move(loaded).value();
+  }
+  ModelStepper& model() { return *loaded_.model; }
+  // Layers times what a window reaches back.
+  int64_t replay_bound() const {
+    const formats::ModelConfig& config = loaded_.checkpoint->config();
+    return config.num_hidden_layers * (config.sliding_window - 1) + 1;
+  }
+
+  std::vector<TokenId> Random(int64_t n) {
+    std::vector<TokenId> tokens(static_cast<size_t>(n));
+    for (TokenId& token : tokens) token = static_cast<TokenId>(3 + rng_() % 1000);
+    return tokens;
+  }
+  static std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+  static std::vector<TokenId> First(const std::vector<TokenId>& tokens, int64_t n) {
+    return {tokens.begin(), tokens.begin() + n};
+  }
+
+  // A prompt's answer: the logits after it and after `generated` greedy tokens more.
+  struct Run {
+    std::vector<float> logits = {};
+    std::vector<TokenId> tokens;  // prompt and answer
+    int64_t computed = 0;         // tokens of the prompt
+    int64_t replayed = 0;
+    friend bool operator==(const Run& a, const Run& b) {
+      return a.tokens == b.tokens && a.logits.size() == b.logits.size() &&
+             std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)) == 0;
+    }
+  };
+  Run Ask(const std::vector<TokenId>& prompt, int generated = 2) {
+    Run run{.tokens = prompt};
+    auto started = model().NewSequence(prompt);
+    EXPECT_TRUE(started.ok());
+    if (!started.ok()) return run;
+    run.computed = std::ssize(prompt) - started->length;
+    run.replayed = started->replayed_tokens;
+    std::vector<float> logits(static_cast<size_t>(model().vocab_size()));
+    for (int64_t at = started->length; at < std::ssize(prompt); at += 300) {
+      const auto n = std::min<int64_t>(300, std::ssize(prompt) - at);
+      Step(*started->sequence, std::span(prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n)),
+           at + n == std::ssize(prompt), logits);
+    }
+    for (int i = 0; i < generated; ++i) {
+      run.tokens.push_back(static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()));
+      EXPECT_TRUE(model().Reserve(*started->sequence, std::ssize(run.tokens)).ok());
+      Step(*started->sequence, std::span(run.tokens).last(1), true, logits);
+    }
+    run.logits = logits;
+    return run;
+  }
+  void Step(StepSequence& sequence, std::span<const TokenId> tokens, bool wants_logits,
+            std::vector<float>& logits) {
+    const StepItem item{.sequence = &sequence, .tokens = tokens, .wants_logits = wants_logits};
+    model().Step({&item, 1}, wants_logits ? std::span<float>(logits) : std::span<float>());
+  }
+  // The answer of an engine that has seen nothing.
+  Run Cold(const std::vector<TokenId>& prompt, int generated = 2) {
+    if (cold_.model == nullptr) {
+      StepperOptions plain;
+      plain.prefix_caching = false;
+      std::swap(loaded_, cold_);
+      Load(plain);
+      std::swap(loaded_, cold_);
+    }
+    std::swap(loaded_, cold_);
+    Run run = Ask(prompt, generated);
+    std::swap(loaded_, cold_);
+    EXPECT_EQ(run.computed, std::ssize(prompt));
+    return run;
+  }
+
+  std::mt19937 rng_{4};
+  LoadedModel loaded_;
+  LoadedModel cold_;
+};
+
+TEST_F(PrefixReuseTest, PromptsAroundPageBoundariesRepeatAndExtendExactly) {
+  Load();
+  const std::vector<TokenId> base = Random(16 * kPage + 40);
+  for (const int64_t k : {1, 2, 16}) {
+    for (const int64_t off : {-1, 0, 1}) {
+      model().ClearCache();
+      const std::vector<TokenId> prompt = First(base, k * kPage + off);
+      const Run cold = Cold(prompt);
+      EXPECT_EQ(Ask(prompt), cold) << k << " pages and " << off;
+      const Run repeated = Ask(prompt);
+      EXPECT_EQ(repeated, cold);
+      EXPECT_LE(repeated.computed, kPage) << "at most one page again";
+      EXPECT_EQ(repeated.replayed, 0);
+      const std::vector<TokenId> more = Join(cold.tokens, Random(30));
+      const Run extended = Ask(more);
+      EXPECT_EQ(extended, Cold(more));
+      EXPECT_LE(extended.computed, kPage + 32);
+      EXPECT_EQ(extended.replayed, 0);
+    }
+  }
+}
+
+TEST_F(PrefixReuseTest, SharedBeginningsOfAnyLengthGiveTheSameAnswers) {
+  Load();
+  const std::vector<TokenId> base = Random(700);
+  (void)Ask(base);
+  for (const int64_t shared : {1, 40, 127, 128, 129, 255, 256, 257, 511, 512, 513}) {
+    const std::vector<TokenId> prompt = Join(First(base, shared), Random(200));
+    const Run run = Ask(prompt);
+    EXPECT_EQ(run, Cold(prompt)) << shared;
+    EXPECT_LE(run.computed - run.replayed, 200 + kPage);
+    EXPECT_LE(run.replayed, replay_bound());
+  }
+}
+
+TEST_F(PrefixReuseTest, AnEditNearTheEndCostsTheEditAWindowAndAPage) {
+  Load();
+  const int64_t window = loaded_.checkpoint->config().sliding_window;
+  for (const int64_t edit : {10, 100, 300}) {
+    const std::vector<TokenId> prompt = Random(1500 + edit);
+    (void)Ask(prompt, 20);
+    const std::vector<TokenId> edited = Join(First(prompt, std::ssize(prompt) - edit), Random(edit));
+    const Run run = Ask(edited);
+    EXPECT_EQ(run, Cold(edited)) << edit;
+    EXPECT_LE(run.computed, edit + window + kPage) << edit;
+  }
+  // Far from the end no tail is left, and the bounded replay takes its place.
+  const std::vector<TokenId> prompt = Random(2600);
+  (void)Ask(prompt);
+  const std::vector<TokenId> edited = Join(First(prompt, 1400), Random(1200));
+  const Run run = Ask(edited);
+  EXPECT_EQ(run, Cold(edited));
+  EXPECT_LE(run.computed, 1200 + kPage + replay_bound());
+  EXPECT_GT(run.replayed, 0);
+}
+
+// The next turn of a chat drops the reasoning of the one before, or goes on behind all of it.
+TEST_F(PrefixReuseTest, ATurnGoesOnBehindThePromptOrTheAnswerOfTheLast) {
+  Load();
+  const std::vector<TokenId> prompt = Random(900);
+  const Run turn = Ask(prompt, 700);
+  const std::vector<TokenId> all = Join(turn.tokens, Random(50));
+  const Run behind_all = Ask(all);
+  EXPECT_LE(behind_all.computed, kPage + 50);
+  EXPECT_EQ(behind_all, Cold(all));
+  const std::vector<TokenId> dropped = Join(prompt, Random(60));
+  const Run behind_prompt = Ask(dropped);
+  EXPECT_LE(behind_prompt.computed, kPage + 60);
+  EXPECT_EQ(behind_prompt, Cold(dropped));
+}
+
+TEST_F(PrefixReuseTest, SixteenInterleavedConversationsKeepTheirPasts) {
+  StepperOptions options;
+  options.max_num_seqs = 16;
+  options.kv_tokens = 16 * 6000;
+  Load(options);
+  std::vector<std::vector<TokenId>> conversations(16);
+  for (auto& conversation : conversations) conversation = Random(500 + static_cast<int64_t>(rng_() % 200));
+  int64_t before = 0, kept = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    for (auto& conversation : conversations) {
+      const int64_t past = turn == 0 ? 0 : std::ssize(conversation);
+      if (turn > 0) conversation = Join(conversation, Random(300));
+      const Run run = Ask(conversation, 10);
+      // Of what it had said and read before, all but the part of a page.
+      before += past / kPage * kPage;
+      kept += std::min(past / kPage * kPage, std::ssize(conversation) - run.computed);
+      conversation = run.tokens;
+    }
+  }
+  EXPECT_GE(static_cast<double>(kept), 0.95 * static_cast<double>(before)) << kept << " of " << before;
+}
+
+TEST_F(PrefixReuseTest, LostTailsAndPagesCostTimeAndNotABit) {
+  for (const int tails : {0, 1, 2}) {
+    StepperOptions options;
+    options.prefix_tails = tails;
+    options.kv_tokens = 11 * kPage;
+    Load(options);
+    const std::vector<TokenId> a = Random(900), b = Random(1300), c = Random(1100);
+    const Run cold_a = Cold(a), cold_b = Cold(b), cold_c = Cold(c);
+    for (int round = 0; round < 2; ++round) {
+      EXPECT_EQ(Ask(a), cold_a);
+      EXPECT_EQ(Ask(b), cold_b);
+      const Run again = Ask(b);
+      EXPECT_EQ(again, cold_b);
+      EXPECT_LE(again.computed, kPage + replay_bound());
+      EXPECT_EQ(Ask(c), cold_c);
+    }
+    EXPECT_GT(model().cache_stats().evicted_tokens, 0u);
+    const Status sound = model().CheckCache();
+    EXPECT_TRUE(sound.ok()) << sound.error().message();
+  }
+}
+
+TEST_F(PrefixReuseTest, SwitchedOffNothingIsShared) {
+  StepperOptions options;
+  options.prefix_caching = false;
+  Load(options);
+  const std::vector<TokenId> prompt = Random(600);
+  EXPECT_EQ(Ask(prompt).computed, 600);
+  EXPECT_EQ(Ask(prompt).computed, 600);
+  EXPECT_EQ(model().cache_stats().reusable_tokens, 0);
+  EXPECT_EQ(model().free_kv_tokens(), model().kv_tokens());
+}
+
+// A step that fails leaves no tail and no page behind that nobody has.
+TEST_F(PrefixReuseTest, ASequenceThatEndsInMidPageGivesAllBack) {
+  Load();
+  for (int i = 0; i < 20; ++i) {
+    auto started = model().NewSequence(Random(1 + static_cast<int64_t>(rng_() % 2000)));
+    ASSERT_TRUE(started.ok());
+  }
+  EXPECT_EQ(model().free_kv_tokens(), model().kv_tokens());
+  EXPECT_TRUE(model().CheckCache().ok());
+}
+
+}  // namespace
+}  // namespace millrace::engine
