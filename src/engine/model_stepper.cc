@@ -198,6 +198,7 @@ ModelStepper::ModelStepper(std::unique_ptr<model::Forward> forward, std::unique_
       tree_(std::move(tree)),
       max_model_len_(max_model_len),
       page_tokens_(options.page_tokens),
+      early_tail_tokens_(options.early_tail_pages * options.page_tokens),
       prefix_caching_(options.prefix_caching) {
   const auto max_pages = static_cast<size_t>(PagesFor(max_model_len, page_tokens_));
   for (int i = 0; i < options.max_num_seqs; ++i) {
@@ -370,7 +371,7 @@ std::optional<TailKind> ModelStepper::WantedTail(const Slot& slot, int64_t lengt
   if (length > last - kPromptTails * page_tokens_) {
     return length >= slot.results_from ? std::optional(TailKind::kFull) : std::nullopt;
   }
-  if (length % (kEarlyTailPages * page_tokens_) != 0 || length <= slot.tree_tokens) return std::nullopt;
+  if (length % early_tail_tokens_ != 0 || length <= slot.tree_tokens) return std::nullopt;
   return TailKind::kEarly;
 }
 

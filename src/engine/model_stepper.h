@@ -35,7 +35,8 @@ struct StepperOptions {
   std::optional<uint64_t> ram_bytes = std::nullopt;  // refuse a plan that needs more; nullopt: no limit
   bool prefix_caching = true;                      // false: sequences share nothing and leave nothing behind
   std::optional<int> prefix_tails = std::nullopt;  // slots; nullopt: by the number of sequences and pages
-  int64_t page_tokens = model::kPageTokens;        // others for tests
+  int64_t page_tokens = model::kPageTokens;        // others for tests, as is the next
+  int64_t early_tail_pages = 16;                   // between the tails inside a long prompt; >= 1
 };
 
 // One line of a memory plan.
@@ -51,7 +52,7 @@ struct PlannedMemory {
 // A sequence begins behind the deepest of its cached pages that has a tail, or, where that leaves less to
 // read, a bounded replay before its last cached page (LayerPlan::ReplayStart): the same bits either way.
 // Tails are taken at the last page boundaries of what a sequence begins with, at those that its generation
-// passes (the latest two are kept), and every kEarlyTailPages of a long prompt.
+// passes (the latest two are kept), and every StepperOptions::early_tail_pages of a long prompt.
 //
 // One thread: the engine's (Create may run elsewhere).
 class ModelStepper : public StepModel {
@@ -72,7 +73,6 @@ class ModelStepper : public StepModel {
 
   // How many of the last page boundaries of a prompt get a tail: an edit of 300 tokens at its end leaves one.
   static constexpr int64_t kPromptTails = 3;
-  static constexpr int64_t kEarlyTailPages = 16;
 
   // Tokens of the whole page pool.
   int64_t kv_tokens() const;
@@ -121,6 +121,7 @@ class ModelStepper : public StepModel {
   std::unique_ptr<cache::PrefixTree> tree_;
   int64_t max_model_len_;
   int64_t page_tokens_;
+  int64_t early_tail_tokens_;
   bool prefix_caching_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;

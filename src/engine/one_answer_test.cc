@@ -239,7 +239,8 @@ TEST_F(OneAnswer, RandomSchedules) {
               .kv_tokens = kind.pages * kPage,
               .late_layers = models.size() % 4 == 3 ? model::LateLayers::kAll : model::LateLayers::kNeeded,
               .prefix_tails = kind.tails,
-              .page_tokens = kPage}));
+              .page_tokens = kPage,
+              .early_tail_pages = 1}));
   }
   Totals totals;
   for (int64_t i = 0; i < schedules; ++i) {
