@@ -22,41 +22,52 @@ namespace HWY_NAMESPACE {
 // find room in the nearest cache.
 inline constexpr size_t kBytesAhead = 2048;
 
+// Adds the products of columns [at, at + kBlocks * 32).
+template <size_t kBlocks, size_t kRows, size_t kTokens, class Row>
+HWY_INLINE void AddDecoded(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t at,
+                           TileSums<kTokens, kRows>& sums) {
+  // Rows share an input in a register where there are enough of those, else each row is used up at once.
+  constexpr size_t kRowsAtOnce = kVecs == 1 ? HWY_MIN(kRows, 4 / kBlocks) : 1;
+#pragma GCC unroll 8
+  for (size_t r0 = 0; r0 < kRows; r0 += kRowsAtOnce) {
+    VF values[kRowsAtOnce][kBlocks * kBlockVecs];
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRowsAtOnce; ++r) rows[r0 + r].Block(at, values[r]);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kBlocks * kBlockVecs; ++v) {
+#pragma GCC unroll 8
+      for (size_t t = 0; t < kTokens; ++t) {
+        const VF xv = hn::LoadU(DF(), x[t] + at + v * kVecLanes);
+#pragma GCC unroll 8
+        for (size_t r = 0; r < kRowsAtOnce; ++r)
+          sums[t][r0 + r][v % kVecs] = Fma(values[r][v], xv, sums[t][r0 + r][v % kVecs]);
+      }
+    }
+  }
+}
+
 // out[t * kRows + r] = rows[r] . x[t], each row decoded in registers on the way. Afterwards come the rows
 // `next` columns further on.
 template <size_t kRows, size_t kTokens, class Row>
 HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t cols,
                               size_t next, float* HWY_RESTRICT out) {
-  const DF d;
   TileSums<kTokens, kRows> sums;
   ZeroSums<kTokens, kRows>(sums);
+  constexpr size_t kStep = Row::kBlocksAtOnce * kBlock;
   constexpr size_t kPrefetchCols = 64 * 8 / Row::kBits;  // of a cache line
   const size_t ahead = HWY_MIN(kBytesAhead * 8 / Row::kBits, cols);
-  for (size_t at = 0; at < cols; at += kBlock) {
+  size_t at = 0;
+  for (; at + kStep <= cols; at += kStep) {
     if (at % kPrefetchCols == 0) {
       const size_t to = at + ahead < cols ? at + ahead : at + ahead - cols + next;
       for (size_t r = 0; r < kRows; ++r) {
-        for (size_t i = 0; i < kBlock; i += kPrefetchCols) rows[r].Prefetch(to + i);
+        for (size_t i = 0; i < kStep; i += kPrefetchCols) rows[r].Prefetch(to + i);
       }
     }
-    // Rows share an input in a register where there are enough of those, else each row is used up at once.
-    constexpr size_t kRowsAtOnce = kVecs == 1 ? kRows : 1;
-#pragma GCC unroll 8
-    for (size_t r0 = 0; r0 < kRows; r0 += kRowsAtOnce) {
-      VF values[kRowsAtOnce][kBlockVecs];
-#pragma GCC unroll 8
-      for (size_t r = 0; r < kRowsAtOnce; ++r) rows[r0 + r].Block(at, values[r]);
-#pragma GCC unroll 4
-      for (size_t v = 0; v < kBlockVecs; ++v) {
-#pragma GCC unroll 8
-        for (size_t t = 0; t < kTokens; ++t) {
-          const VF xv = hn::LoadU(d, x[t] + at + v * kVecLanes);
-#pragma GCC unroll 8
-          for (size_t r = 0; r < kRowsAtOnce; ++r)
-            sums[t][r0 + r][v % kVecs] = Fma(values[r][v], xv, sums[t][r0 + r][v % kVecs]);
-        }
-      }
-    }
+    AddDecoded<Row::kBlocksAtOnce, kRows, kTokens>(rows, x, at, sums);
+  }
+  if constexpr (kStep > kBlock) {
+    if (at < cols) AddDecoded<1, kRows, kTokens>(rows, x, at, sums);
   }
   for (size_t t = 0; t < kTokens; ++t) {
     for (size_t r = 0; r < kRows; ++r) out[t * kRows + r] = ReduceLanes(sums[t][r]);

@@ -14,6 +14,7 @@ namespace HWY_NAMESPACE {
 class Bf16Row {
  public:
   static constexpr size_t kBits = 16;
+  static constexpr size_t kBlocksAtOnce = 1;
   static constexpr bool kIsFloats = false;
   Bf16Row() = default;
   Bf16Row(const WeightMatrix& a, int64_t row)

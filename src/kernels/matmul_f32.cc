@@ -14,6 +14,7 @@ namespace HWY_NAMESPACE {
 class F32Row {
  public:
   static constexpr size_t kBits = 32;
+  static constexpr size_t kBlocksAtOnce = 1;
   static constexpr bool kIsFloats = true;
   F32Row() = default;
   F32Row(const WeightMatrix& a, int64_t row) : row_(reinterpret_cast<const float*>(a.data) + row * a.cols) {}

@@ -18,6 +18,7 @@ namespace HWY_NAMESPACE {
 class Fp4BlockRow {
  public:
   static constexpr size_t kBits = 4;
+  static constexpr size_t kBlocksAtOnce = 1;
   static constexpr bool kIsFloats = false;
   Fp4BlockRow() = default;
   Fp4BlockRow(const WeightMatrix& a, int64_t row)

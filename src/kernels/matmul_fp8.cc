@@ -1,11 +1,12 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul_fp8.cc"
-#include "kernels/targets.h"
-// After targets.h: it chooses the instruction sets that foreach_target walks.
+#include "kernels/targets_int8_dot.h"
+// After it: it chooses the instruction sets that foreach_target walks.
 #include <hwy/foreach_target.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "base/codecs.h"
 #include "kernels/matmul-inl.h"
@@ -40,21 +41,31 @@ class Fp8TileRow {
   }
 
   static constexpr size_t kBits = 8;
+  static constexpr size_t kBlocksAtOnce = HWY_TARGET == HWY_AVX3_DL ? 2 : 1;
   static constexpr bool kIsFloats = false;
   Fp8TileRow() = default;
   Fp8TileRow(const WeightMatrix& a, int64_t row)
       : codes_(reinterpret_cast<const int8_t*>(a.data) + row * a.cols),
         scales_(reinterpret_cast<const uint8_t*>(a.scales) + row / 32 * (a.cols / 32)) {}
 
+  // To the second cache: scaled inputs fill the nearest one, and the rows of a tile often lie a multiple of 4
+  // KB apart.
   HWY_INLINE void Prefetch(size_t at) const {
-    __builtin_prefetch(reinterpret_cast<const char*>(codes_) + at * kBits / 8);
+    __builtin_prefetch(reinterpret_cast<const char*>(codes_) + at * kBits / 8, /*rw=*/0, /*locality=*/2);
   }
 
-  HWY_INLINE void Block(size_t at, VF (&values)[kBlockVecs]) const {
-    const DF d;
+  template <size_t kN>
+  HWY_INLINE void Block(size_t at, VF (&values)[kN]) const {
     Decode256ths(codes_ + at, values);
     if constexpr (kDecoding == Fp8Decoding::kUnscaled) return;
-    const uint8_t scale_code = scales_[at / 32];
+#pragma GCC unroll 2
+    for (size_t v = 0; v < kN; v += kBlockVecs) Scale(scales_[(at + v * kVecLanes) / kBlock], values + v);
+  }
+
+ private:
+  // Makes 256ths of a block's values the values.
+  static HWY_INLINE void Scale(uint8_t scale_code, VF* values) {
+    const DF d;
     VF scale = hn::Set(d, kScalesTimes256[scale_code]);
     if constexpr (kDecoding == Fp8Decoding::kAny) {
       if (scale_code > kLargestScaleTimes256) {
@@ -67,7 +78,52 @@ class Fp8TileRow {
     for (size_t v = 0; v < kBlockVecs; ++v) values[v] = hn::Mul(values[v], scale);
   }
 
- private:
+#if HWY_TARGET == HWY_AVX3_DL
+  // Low and high bytes of the bfloat16s that are 256ths of the values of codes 0 .. 127.
+  template <int kShift>
+  static constexpr std::array<uint8_t, 128> kBytes = [] {
+    std::array<uint8_t, 128> bytes{};
+    for (size_t code = 0; code < bytes.size(); ++code) {
+      const float value = E4m3ToFloat(static_cast<uint8_t>(code)) * 0x1p-8f;
+      bytes[code] = static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> kShift);
+    }
+    return bytes;
+  }();
+
+  // In which order bytes have to lie so that what follows leaves four vectors of neighbours: within each 128
+  // bits bytes are interleaved, the first eight and the last, and then words that lie two apart drawn
+  // together.
+  alignas(64) static constexpr std::array<uint8_t, 64> kOrder = [] {
+    std::array<uint8_t, 64> order{};
+    for (size_t i = 0; i < order.size(); ++i) {
+      const size_t vector = i % 16 / 8 * 2 + i % 2;
+      order[i] = static_cast<uint8_t>(16 * vector + i / 16 * 4 + i % 8 / 2);
+    }
+    return order;
+  }();
+
+  // Two blocks at once, by looking both bytes of a value up. Conversion from float16 goes through the one or
+  // two units that shuffle, which would take twice as long.
+  static HWY_INLINE void Decode256ths(const int8_t* HWY_RESTRICT codes, VF (&values)[2 * kBlockVecs]) {
+    const __m512i ordered =
+        _mm512_permutexvar_epi8(_mm512_load_si512(kOrder.data()), _mm512_loadu_si512(codes));
+    const auto look_up = [&](const std::array<uint8_t, 128>& bytes) HWY_ATTR {
+      return _mm512_permutex2var_epi8(_mm512_loadu_si512(bytes.data()), ordered,
+                                      _mm512_loadu_si512(bytes.data() + 64));
+    };
+    const __m512i low = look_up(kBytes<16>);
+    // With the codes' signs: a | (b & c).
+    const __m512i high =
+        _mm512_ternarylogic_epi32(look_up(kBytes<24>), ordered, _mm512_set1_epi8(-128), 0xF8);
+    const __m512i words[2] = {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
+    const __m512i upper = _mm512_set1_epi32(-65536);
+    for (size_t i = 0; i < 2; ++i) {
+      values[2 * i] = VF{_mm512_castsi512_ps(_mm512_slli_epi32(words[i], 16))};
+      values[2 * i + 1] = VF{_mm512_castsi512_ps(_mm512_and_si512(words[i], upper))};
+    }
+  }
+#endif
+
   // A block of codes as value / 256, exactly.
   static HWY_INLINE void Decode256ths(const int8_t* HWY_RESTRICT codes, VF (&values)[kBlockVecs]) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128

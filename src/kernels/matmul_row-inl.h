@@ -17,6 +17,8 @@ namespace HWY_NAMESPACE {
 // A format is a class Row, a view of one row of a matrix:
 //   Row(const WeightMatrix& a, int64_t row);
 //   void Block(size_t at, VF (&values)[kBlockVecs]) const;  // columns [at, at + 32) as floats, exactly
+//   static constexpr size_t kBlocksAtOnce;  // if 2, Block takes two blocks' values too, in less than twice
+//                                           // the time where they are used in registers
 //   static constexpr size_t kBits;    // of a weight
 //   void Prefetch(size_t at) const;   // asks for column `at`, which may lie beyond the row
 //   static constexpr bool kIsFloats;  // then const float* floats() const is the row itself

@@ -23,8 +23,8 @@ double FloatPeakLoop(int64_t rounds);
 // Returns the number of operations done, two a pair of bytes.
 double Int8PeakLoop(int64_t rounds);
 
-// That sequence in words, and the instruction set that dispatch chooses for float and for byte kernels
-// ("AVX3").
+// That sequence in words, and the instruction set that dispatch chooses for float kernels ("AVX3") and for
+// those that work on bytes: integer products and fp8 matrices.
 const char* Int8PeakSequence();
 const char* FloatInstructionSet();
 const char* Int8InstructionSet();

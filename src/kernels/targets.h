@@ -6,8 +6,8 @@
 // SVE, whose vectors have no size at compile time (ARM machines use NEON). All sums use one fused
 // multiply-add per element (emulated by the scalar fallback), so every set gives the same bits.
 //
-// Kernels of integer products include targets_int8_dot.h instead: it adds AVX-512 with the byte dot product.
-// A kernel file without that set runs its AVX-512 code on such a machine.
+// Kernels of integer products and of fp8 include targets_int8_dot.h instead: it adds AVX-512 with the byte
+// dot product. A kernel file without that set runs its AVX-512 code on such a machine.
 //
 // Under sanitizers AVX-512 is left out too: it is the same source as AVX2 with longer vectors, and
 // instrumented vector code takes the compiler minutes. The fuzzers, which multiply nothing, leave out AVX2

@@ -76,13 +76,15 @@ Result<BenchRow> Measure(KernelBench& bench, std::string name, const Shape& shap
   std::string what =
       fmt::format("{} {} -> {}, {} a loop", FormatName(shape.format), shape.cols, shape.rows, shape.matrices);
   if (shape.tokens > 1) what += fmt::format(", {} tokens", shape.tokens);
-  BenchRow row{.name = std::move(name),
-               .shape = std::move(what),
-               .numerics = fast ? "fast" : "reference",
-               .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
-               .threads = bench.team.size(),
-               .unit = "GB/s",
-               .limit_name = "read bandwidth"};
+  const bool works_on_bytes = fast || shape.format == WeightFormat::kFp8Tile32;
+  BenchRow row{
+      .name = std::move(name),
+      .shape = std::move(what),
+      .numerics = fast ? "fast" : "reference",
+      .instruction_set = works_on_bytes ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
+      .threads = bench.team.size(),
+      .unit = "GB/s",
+      .limit_name = "read bandwidth"};
   row.Take(TimeInTurn(contestants), 1e9);
   return row;
 }

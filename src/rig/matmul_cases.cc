@@ -113,7 +113,7 @@ BenchRow RowOf(const KernelBench& bench, std::string name, int64_t n_tokens) {
   return {.name = std::move(name),
           .shape = fmt::format("fp8 {0} x {0}, {1} tokens", kSize, n_tokens),
           .numerics = "reference",
-          .instruction_set = kernels::FloatInstructionSet(),
+          .instruction_set = kernels::Int8InstructionSet(),
           .threads = bench.team.size(),
           .unit = "GFLOP/s"};
 }
