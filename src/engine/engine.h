@@ -7,7 +7,9 @@
 #include "base/ids.h"
 #include "base/ledger.h"
 #include "base/result.h"
+#include "engine/chunk_controller.h"
 #include "engine/request.h"
+#include "engine/schedule.h"
 #include "engine/stats_board.h"
 #include "engine/step_model.h"
 
@@ -20,6 +22,8 @@ struct EngineOptions {
   int max_num_seqs = 4;  // >= 1; sequences that hold model state at once
   int max_queue = 256;   // >= 0; requests beyond max_num_seqs; more are refused with kResourceExhausted
   int64_t prefill_chunk = 512;  // >= 1; prompt tokens of one step (bounded by StepModel::max_batch_tokens)
+  SchedulePolicy schedule_policy = SchedulePolicy::kFair;  // of prompts that are read together
+  PaceOptions pace = {};                                   // of reading, while others decode
   // A generation whose last so many tokens only repeat a phrase (RepetitionGuard) ends with kRepetition; 0:
   // never. At least kMinPhraseRepeats otherwise. Requests with ignore_eos ask for a length and are left
   // alone, and so are others before their min_tokens.

@@ -17,6 +17,14 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+PlannerOptions ToPlannerOptions(const EngineOptions& options, const StepModel& model) {
+  return {.policy = options.schedule_policy,
+          .batch_tokens = model.max_batch_tokens(),
+          .max_chunk = options.prefill_chunk,
+          .max_rows = options.max_num_seqs,
+          .pace = options.pace};
+}
+
 // Whose code runs, for errors.
 constexpr std::string_view kReceiver = "the request's receiver";
 constexpr std::string_view kConstraint = "the request's constraint";
@@ -36,7 +44,11 @@ Status Guarded(std::string_view what, FunctionRef<void()> call) {
 }  // namespace
 
 Loop::Loop(std::unique_ptr<StepModel> model, const EngineOptions& options, StatsBoard& board)
-    : model_(std::move(model)), options_(options), board_(board), sampler_(model_->vocab_size()) {
+    : model_(std::move(model)),
+      options_(options),
+      board_(board),
+      planner_(ToPlannerOptions(options, *model_)),
+      sampler_(model_->vocab_size()) {
   MILLRACE_CHECK(options.max_num_seqs >= 1 && options.max_num_seqs <= kMaxNumSeqs && options.max_queue >= 0 &&
                      options.prefill_chunk >= 1 && options.repetition_limit_tokens >= 0,
                  "engine options out of range: the flags' parser must refuse them");
@@ -93,6 +105,7 @@ void Loop::Step() {
   Admit();
   if (running_.empty()) return;
   board_.OnStepBegin();
+  const Clock::time_point began = Clock::now();
   const size_t n_logits = BuildBatch();
   const auto logits = std::span(logits_).first(n_logits * static_cast<size_t>(model_->vocab_size()));
   const Status ran = Guarded("the model's step", [&] { model_->Step(items_, logits); });
@@ -101,6 +114,7 @@ void Loop::Step() {
   } else {
     FailBatch(ran.error());
   }
+  planner_.OnStep(SecondsSince(began));
   RemoveFinished();
   board_.OnCache(model_->cache_stats());
   board_.OnStepEnd();
@@ -212,10 +226,10 @@ size_t Loop::BuildBatch() {
   rows_.clear();
   for (const Running& sequence : running_) {
     const int64_t left = sequence.tokens_left();
-    rows_.push_back({!sequence.reads() && left == 1 ? 0 : left});
+    rows_.push_back({.prompt_left = !sequence.reads() && left == 1 ? 0 : left,
+                     .arrival = sequence.queued.id.value});
   }
-  const int64_t batch_tokens = model_->max_batch_tokens();
-  ScheduleFairShare(rows_, {batch_tokens, std::min(options_.prefill_chunk, batch_tokens)}, turn_++, batch_);
+  planner_.Plan(rows_, batch_);
 
   items_.clear();
   size_t n_logits = 0;

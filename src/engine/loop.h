@@ -16,6 +16,7 @@
 #include "engine/schedule.h"
 #include "engine/stats_board.h"
 #include "engine/step_model.h"
+#include "engine/step_planner.h"
 #include "engine/token_constraint.h"
 #include "engine/token_history.h"
 
@@ -122,7 +123,7 @@ class Loop {
   std::deque<Running> preempted_;  // in order of admission, all admitted before any of queue_
   std::vector<Running> running_;   // in order of admission
   bool pool_full_ = false;         // the next to be admitted did not fit; nothing has left since
-  uint64_t turn_ = 0;
+  StepPlanner planner_;
 
   // Scratch of one step, at its final size from the start.
   std::vector<ScheduleRow> rows_;

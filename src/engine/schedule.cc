@@ -7,31 +7,46 @@
 namespace millrace::engine {
 namespace {
 
+using Rows = std::span<const ScheduleRow>;
+using Batch = std::vector<ScheduleSlice>;
+
 // The budgets of the two kinds of row for one step.
 struct Budget {
   int64_t decode = 0;
   int64_t prefill = 0;
 };
 
-Budget SplitBudget(int64_t n_decode, int64_t n_prefill, ScheduleLimits limits, uint64_t turn) {
+Budget SplitBudget(int64_t n_decode, int64_t n_prefill, ScheduleLimits limits, uint64_t step) {
   Budget budget;
+  const bool prefills = n_prefill > 0 && limits.prefill_tokens > 0;
   int64_t decode_cap = limits.batch_tokens;
   // With a budget of one token the two kinds take turns.
-  if (n_prefill > 0 && (limits.batch_tokens > 1 || turn % 2 == 1)) --decode_cap;
+  if (prefills && (limits.batch_tokens > 1 || step % 2 == 1)) --decode_cap;
   budget.decode = std::min(n_decode, decode_cap);
-  if (n_prefill > 0) budget.prefill = std::min(limits.prefill_tokens, limits.batch_tokens - budget.decode);
+  if (prefills) budget.prefill = std::min(limits.prefill_tokens, limits.batch_tokens - budget.decode);
   return budget;
 }
 
+// The most tokens that a prefilling row could use in this step.
+int64_t Wanted(const ScheduleRow& row) {
+  return std::min(row.prompt_left, row.chunk_limit);
+}
+
+// Which of `n` equals come first in turn `turn`: true for `winners` of them.
+bool HasTurn(int64_t index, int64_t n, int64_t winners, uint64_t turn) {
+  const auto first = static_cast<int64_t>(turn % static_cast<uint64_t>(n));
+  return (index - first + n) % n < winners;
+}
+
 // The most that each row may take so that rows which need less leave the rest to the others: the largest
-// level with sum(min(need, level)) <= budget.
-int64_t FairLevel(std::span<const ScheduleRow> rows, int64_t budget) {
+// level with sum(min(wanted, level)) <= budget.
+int64_t FairLevel(Rows rows, const Batch& batch, int64_t budget) {
   int64_t low = 0;
   int64_t high = budget;
   while (low < high) {
     const int64_t level = low + (high - low + 1) / 2;
     int64_t sum = 0;
-    for (const ScheduleRow& row : rows) sum += std::min(row.prompt_left, level);
+    for (const ScheduleSlice& slice : batch) sum += std::min(Wanted(rows[slice.row]), level);
     if (sum <= budget) {
       low = level;
     } else {
@@ -41,45 +56,104 @@ int64_t FairLevel(std::span<const ScheduleRow> rows, int64_t budget) {
   return low;
 }
 
-// Which of `n` equals come first: true for `winners` of them. The first moves on every second turn, because
-// with a budget of one token each kind of row has only every second turn.
-bool HasTurn(int64_t index, int64_t n, int64_t winners, uint64_t turn) {
-  const auto first = static_cast<int64_t>(turn / 2 % static_cast<uint64_t>(n));
-  return (index - first + n) % n < winners;
+// The policies fill the tokens of `batch`, which holds a slice without tokens for each prefilling row.
+
+void ShareEqually(Rows rows, int64_t budget, uint64_t turn, Batch& batch) {
+  const int64_t level = FairLevel(rows, batch, budget);
+  int64_t level_sum = 0;
+  int64_t n_wanting = 0;  // rows that could use a token above the level
+  for (ScheduleSlice& slice : batch) {
+    slice.tokens = std::min(Wanted(rows[slice.row]), level);
+    level_sum += slice.tokens;
+    n_wanting += Wanted(rows[slice.row]) > level;
+  }
+  const int64_t extra = std::min(budget - level_sum, n_wanting);
+  int64_t wanting_index = 0;
+  for (ScheduleSlice& slice : batch) {
+    if (Wanted(rows[slice.row]) > level) slice.tokens += HasTurn(wanting_index++, n_wanting, extra, turn);
+  }
+}
+
+// In the order of the batch, each all that it can use.
+void GiveInOrder(Rows rows, int64_t budget, Batch& batch) {
+  for (ScheduleSlice& slice : batch) {
+    const int64_t tokens = std::min(Wanted(rows[slice.row]) - slice.tokens, budget);
+    slice.tokens += tokens;
+    budget -= tokens;
+  }
+}
+
+void GiveFirstCome(Rows rows, int64_t budget, Batch& batch) {
+  std::ranges::sort(batch, {}, [&](const ScheduleSlice& slice) { return rows[slice.row].arrival; });
+  GiveInOrder(rows, budget, batch);
+}
+
+void GiveShortest(Rows rows, int64_t budget, uint64_t turn, Batch& batch) {
+  // A quarter; of small budgets the whole in turns.
+  const int64_t reserved = budget / 4 + (static_cast<int64_t>(turn % 4) < budget % 4);
+  const auto oldest = std::ranges::min_element(
+      batch, {}, [&](const ScheduleSlice& slice) { return rows[slice.row].arrival; });
+  oldest->tokens = std::min(Wanted(rows[oldest->row]), reserved);
+  const int64_t given = oldest->tokens;
+  std::ranges::sort(batch, [&](const ScheduleSlice& a, const ScheduleSlice& b) {
+    const ScheduleRow& x = rows[a.row];
+    const ScheduleRow& y = rows[b.row];
+    return x.prompt_left != y.prompt_left ? x.prompt_left < y.prompt_left : x.arrival < y.arrival;
+  });
+  GiveInOrder(rows, budget - given, batch);
+}
+
+void AddDecodingRows(Rows rows, int64_t n_decode, int64_t budget, uint64_t step, Batch& batch) {
+  int64_t index = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // The first moves on every second step, because with a budget of one token decode has only every second.
+    if (rows[i].prompt_left == 0 && HasTurn(index++, n_decode, budget, step / 2)) batch.push_back({i, 1});
+  }
 }
 
 }  // namespace
 
-void ScheduleFairShare(std::span<const ScheduleRow> rows, ScheduleLimits limits, uint64_t turn,
-                       std::vector<ScheduleSlice>& batch) {
-  MILLRACE_CHECK(limits.batch_tokens >= 1 && limits.prefill_tokens >= 1, "a batch without tokens");
+std::string_view SchedulePolicyName(SchedulePolicy policy) {
+  switch (policy) {
+    case SchedulePolicy::kFair:
+      return "fair";
+    case SchedulePolicy::kFcfs:
+      return "fcfs";
+    case SchedulePolicy::kShortest:
+      return "shortest";
+  }
+  return "";
+}
+
+void ScheduleBatch(SchedulePolicy policy, std::span<const ScheduleRow> rows, ScheduleLimits limits,
+                   ScheduleTurn turn, std::vector<ScheduleSlice>& batch) {
+  MILLRACE_CHECK(limits.batch_tokens >= 1 && limits.prefill_tokens >= 0, "a batch without tokens");
   batch.clear();
-  int64_t n_decode = 0;
-  int64_t n_prefill = 0;
-  for (const ScheduleRow& row : rows) ++(row.prompt_left == 0 ? n_decode : n_prefill);
-  const Budget budget = SplitBudget(n_decode, n_prefill, limits, turn);
-
-  const int64_t level = FairLevel(rows, budget.prefill);
-  int64_t level_sum = 0;
-  int64_t n_wanting = 0;  // rows that could use a token above the level
-  for (const ScheduleRow& row : rows) {
-    level_sum += std::min(row.prompt_left, level);
-    n_wanting += row.prompt_left > level;
-  }
-  const int64_t extra = std::min(budget.prefill - level_sum, n_wanting);
-
-  int64_t decode_index = 0;
-  int64_t wanting_index = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    int64_t tokens = 0;
-    if (rows[i].prompt_left == 0) {
-      tokens = HasTurn(decode_index++, n_decode, budget.decode, turn);
-    } else {
-      tokens = std::min(rows[i].prompt_left, level);
-      if (rows[i].prompt_left > level) tokens += HasTurn(wanting_index++, n_wanting, extra, turn);
-    }
-    if (tokens > 0) batch.push_back({i, tokens});
+    MILLRACE_CHECK(rows[i].chunk_limit >= 1, "a row that may take nothing would never end");
+    if (rows[i].prompt_left > 0) batch.push_back({i, 0});
   }
+  const auto n_prefill = static_cast<int64_t>(batch.size());
+  const auto n_decode = static_cast<int64_t>(rows.size()) - n_prefill;
+  MILLRACE_CHECK(n_prefill == 0 || n_decode > 0 || limits.prefill_tokens > 0,
+                 "nobody decodes and prompts may not be read: nothing would ever move");
+  const Budget budget = SplitBudget(n_decode, n_prefill, limits, turn.step);
+  if (budget.prefill > 0) {
+    switch (policy) {
+      case SchedulePolicy::kFair:
+        ShareEqually(rows, budget.prefill, turn.prefill, batch);
+        break;
+      case SchedulePolicy::kFcfs:
+        GiveFirstCome(rows, budget.prefill, batch);
+        break;
+      case SchedulePolicy::kShortest:
+        GiveShortest(rows, budget.prefill, turn.prefill, batch);
+        break;
+    }
+  }
+  std::erase_if(batch, [](const ScheduleSlice& slice) { return slice.tokens == 0; });
+  AddDecodingRows(rows, n_decode, budget.decode, turn.step, batch);
+  std::ranges::sort(batch, {}, &ScheduleSlice::row);
 }
 
 }  // namespace millrace::engine
