@@ -60,7 +60,8 @@ struct Engine::Impl {
       : options(engine_options),
         vocab_size(model->vocab_size()),
         max_model_len(model->max_model_len()),
-        loop(std::move(model), engine_options, board) {
+        loop(std::move(model), engine_options, board),
+        watchdog(board, engine_options.watchdog) {
     if (ledger != nullptr) {
       const uint64_t bytes = LogitsAndSamplingBytes(vocab_size, options.max_num_seqs);
       account = &ledger->Open("logits and sampling", bytes);
@@ -108,6 +109,7 @@ struct Engine::Impl {
   bool draining = false;  // guarded by submit_mutex
 
   Loop loop;  // the thread's alone
+  Watchdog watchdog;
   MemoryAccount* account = nullptr;
   std::thread thread;
 };
@@ -157,7 +159,9 @@ void Engine::Cancel(SeqId id) {
 }
 
 EngineStats Engine::stats() const {
-  return impl_->board.Snapshot();
+  EngineStats stats = impl_->board.Snapshot();
+  stats.stuck = IsStuck(stats, impl_->options.watchdog);
+  return stats;
 }
 
 void Engine::Drain(std::chrono::steady_clock::time_point deadline) {

@@ -12,6 +12,7 @@
 #include "engine/schedule.h"
 #include "engine/stats_board.h"
 #include "engine/step_model.h"
+#include "engine/watchdog.h"
 
 namespace millrace::engine {
 
@@ -28,6 +29,7 @@ struct EngineOptions {
   // never. At least kMinPhraseRepeats otherwise. Requests with ignore_eos ask for a length and are left
   // alone, and so are others before their min_tokens.
   int64_t repetition_limit_tokens = 4096;
+  WatchdogOptions watchdog = {};
 };
 
 // Bytes of an engine's own buffers: for every sequence a row of logits and its token history, and the

@@ -107,6 +107,7 @@ void Loop::Step() {
   board_.OnStepBegin();
   const Clock::time_point began = Clock::now();
   const size_t n_logits = BuildBatch();
+  board_.OnStepPlanned(DescribeBatch());
   const auto logits = std::span(logits_).first(n_logits * static_cast<size_t>(model_->vocab_size()));
   const Status ran = Guarded("the model's step", [&] { model_->Step(items_, logits); });
   if (ran.ok()) {
@@ -244,6 +245,15 @@ size_t Loop::BuildBatch() {
     items_.push_back(item);
   }
   return n_logits;
+}
+
+StepShape Loop::DescribeBatch() const {
+  StepShape shape{.sequences = static_cast<int64_t>(batch_.size()),
+                  .decode_rows = planner_.decode_rows(),
+                  .prefill_tokens = planner_.prefill_tokens()};
+  for (const ScheduleSlice& slice : batch_)
+    shape.depth = std::max(shape.depth, running_[slice.row].seen + slice.tokens);
+  return shape;
 }
 
 void Loop::Advance() {

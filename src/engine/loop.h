@@ -100,6 +100,7 @@ class Loop {
   void GiveUpState(Running& sequence);
   // Fills batch_ and items_; returns how many items want logits.
   size_t BuildBatch();
+  StepShape DescribeBatch() const;
   // Moves every sequence of the batch on: what the model has seen, and a token where there are logits.
   void Advance();
   // Takes the sequence's next token, or run of tokens, and decides whether it goes on.

@@ -15,7 +15,7 @@ bool StatsBoard::TryJoinQueue(int capacity) {
   std::lock_guard lock(mutex_);
   if (stats_.waiting + stats_.running >= capacity) return false;
   ++stats_.waiting;
-  ++unreported_;
+  if (unreported_++ == 0) progress_at_ = Clock::now();
   return true;
 }
 
@@ -64,6 +64,7 @@ void StatsBoard::OnLeft(bool held_slot, FinishReason reason) {
 
 void StatsBoard::OnReported() {
   std::lock_guard lock(mutex_);
+  progress_at_ = Clock::now();
   if (--unreported_ == 0) idle_.notify_all();
 }
 
@@ -73,15 +74,22 @@ void StatsBoard::OnStepBegin() {
   tokens_before_step_ = stats_.prompt_tokens_total + stats_.generation_tokens_total;
 }
 
+void StatsBoard::OnStepPlanned(const StepShape& shape) {
+  std::lock_guard lock(mutex_);
+  stats_.current_step = shape;
+}
+
 void StatsBoard::OnStepEnd() {
   std::lock_guard lock(mutex_);
+  progress_at_ = Clock::now();
   ++stats_.steps_total;
   const auto tokens =
       static_cast<int64_t>(stats_.prompt_tokens_total + stats_.generation_tokens_total - tokens_before_step_);
   const auto bound = std::ranges::lower_bound(kStepTokenBounds, tokens);
   ++stats_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];
-  stats_.last_step_seconds = Seconds(Clock::now() - *step_began_);
+  stats_.last_step_seconds = Seconds(progress_at_ - *step_began_);
   step_began_.reset();
+  stats_.current_step = {};
 }
 
 void StatsBoard::OnPromptTokens(int64_t tokens) {
@@ -94,10 +102,22 @@ void StatsBoard::OnToken() {
   ++stats_.generation_tokens_total;
 }
 
+void StatsBoard::OnSlowStep() {
+  std::lock_guard lock(mutex_);
+  ++stats_.slow_steps_total;
+}
+
+void StatsBoard::OnStuck() {
+  std::lock_guard lock(mutex_);
+  ++stats_.stuck_total;
+}
+
 EngineStats StatsBoard::Snapshot() const {
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
-  if (step_began_) stats.current_step_age_seconds = Seconds(Clock::now() - *step_began_);
+  const Clock::time_point now = Clock::now();
+  if (step_began_) stats.current_step_age_seconds = Seconds(now - *step_began_);
+  if (unreported_ > 0) stats.seconds_since_progress = Seconds(now - progress_at_);
   return stats;
 }
 

@@ -16,6 +16,14 @@ namespace millrace::engine {
 inline constexpr std::array<int64_t, 14> kStepTokenBounds = {1,   8,    16,   32,   64,   128,   256,
                                                              512, 1024, 2048, 4096, 8192, 16384, 32768};
 
+// What a step computes.
+struct StepShape {
+  int64_t sequences = 0;
+  int64_t decode_rows = 0;     // sequences that get their next token
+  int64_t prefill_tokens = 0;  // of the prompts that are read
+  int64_t depth = 0;           // tokens of the longest sequence, with those of this step
+};
+
 // A snapshot of counters; every total only grows.
 struct EngineStats {
   int running = 0;                   // hold a slot
@@ -40,6 +48,13 @@ struct EngineStats {
   double last_step_seconds = 0;
   // Since the step that runs now began; 0 when idle. A growing value on a live process is a stuck step.
   double current_step_age_seconds = 0;
+  StepShape current_step;  // zeros when idle, and while a step is only being put together
+  // Since a step ended, or a request was told its end, or work came to an idle engine; 0 when idle. Small
+  // while the engine is busy, however busy it is; growing when nothing moves.
+  double seconds_since_progress = 0;
+  bool stuck = false;             // that is longer than WatchdogOptions::stuck_after_seconds
+  uint64_t slow_steps_total = 0;  // of those that the watchdog has reported
+  uint64_t stuck_total = 0;       // times that the engine was found stuck
 };
 
 // The counters of one engine: the engine's thread writes, any thread reads and reserves places in the queue.
@@ -59,11 +74,17 @@ class StatsBoard {
   void OnReported();
 
   void OnStepBegin();
+  void OnStepPlanned(const StepShape& shape);  // after OnStepBegin
   void OnStepEnd();
   void OnCache(const CacheStats& cache);
   void OnPromptTokens(int64_t tokens);
   void OnToken();
 
+  // From the watchdog.
+  void OnSlowStep();
+  void OnStuck();
+
+  // `stuck` is left false: the board knows no limit.
   EngineStats Snapshot() const;
 
   // Blocks until every request that joined was reported, or until `deadline`; true when all were.
@@ -75,6 +96,7 @@ class StatsBoard {
   EngineStats stats_;   // guarded by mutex_, as is all below
   int unreported_ = 0;  // joined and not yet reported
   std::optional<Clock::time_point> step_began_;
+  Clock::time_point progress_at_;    // while there is work
   uint64_t tokens_before_step_ = 0;  // both totals
 };
 
