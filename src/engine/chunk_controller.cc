@@ -24,6 +24,7 @@ constexpr double kDeviationEase = 0.1;
 // The share of a new measurement in an estimate when it is lower. Higher ones count in full.
 constexpr double kEase = 0.25;
 constexpr double kDecodeEase = 0.3;
+constexpr double kMostDecodeRise = 3;  // of one look: a machine that slept is no slower than it was
 // What makes one size of chunk dearer, a deeper prompt or a busy machine, makes all dearer: by how much of
 // it.
 constexpr double kTrust = 0.8;
@@ -35,6 +36,9 @@ constexpr double kLeastSlowdown = 1.25;
 constexpr double kStepSlowdown = 2;
 // What decoding alone takes is looked at after so many chunks beside it.
 constexpr int64_t kMeasureEvery = 64;
+// And after so many if one was a surprise: it took this much more or less than was expected.
+constexpr int64_t kMeasureSoonest = 8;
+constexpr double kSurprise = 0.3;
 // However wrong the estimates are: one chunk in so many times the longest step.
 constexpr double kLongestPause = 8;
 
@@ -61,7 +65,7 @@ int64_t ChunkController::NextChunk(int64_t decode_rows) const {
   if (decode_rows == 0 || !paced) return max_chunk_;
   // Look first, at the beginning and now and then: all else is reckoned from it.
   const auto alone = DecodeSeconds(decode_rows);
-  if (!alone || chunks_since_measured_ >= kMeasureEvery) return 0;
+  if (!alone || chunks_since_measured_ >= (surprised_ ? kMeasureSoonest : kMeasureEvery)) return 0;
   const double limit = StepLimit(decode_rows);
   const bool may_pause =
       since_chunk_seconds_ < kLongestPause * std::max(limit == kUnlimited ? 0 : limit, *alone);
@@ -93,7 +97,8 @@ void ChunkController::OnStep(const StepCost& cost) {
     last_chunk_ = cost.prefill_tokens;
     const double alone = DecodeSeconds(cost.decode_rows).value_or(0);
     LearnDeviation(cost, alone);
-    LearnChunk(cost, cost.seconds - alone);
+    // Less than decoding alone: that belief is wrong, and nothing is to be learned of the chunk.
+    if (cost.seconds > alone) LearnChunk(cost, cost.seconds - alone);
   }
   const double mean = MeanLimit(cost.decode_rows);
   // What is left over of one step may be used by the next ones, no more.
@@ -153,10 +158,19 @@ int64_t ChunkController::FittingChunk(double seconds) const {
 }
 
 void ChunkController::LearnDecode(const StepCost& cost) {
+  const double before = DecodeSeconds(cost.decode_rows).value_or(0);
   const auto last = static_cast<int64_t>(decode_seconds_.size()) - 1;
   double& seconds = decode_seconds_[static_cast<size_t>(std::min(cost.decode_rows, last))];
-  seconds = seconds == 0 ? cost.seconds : seconds + kDecodeEase * (cost.seconds - seconds);
+  const bool known = seconds > 0;
+  const double measured = known ? std::min(cost.seconds, kMostDecodeRise * seconds) : cost.seconds;
+  seconds += (known && !surprised_ ? kDecodeEase : 1) * (measured - seconds);
   chunks_since_measured_ = 0;
+  surprised_ = false;
+  // What was taken for decoding was the chunk's: steps like the last would take as long as it did.
+  const double token = TokenSeconds(SizeClass(last_chunk_));
+  if (seconds >= before || token == 0) return;
+  const double more = (before - seconds) / static_cast<double>(last_chunk_);
+  for (double& each : token_seconds_) each *= 1 + more / token;
 }
 
 void ChunkController::LearnDeviation(const StepCost& cost, double alone) {
@@ -165,6 +179,7 @@ void ChunkController::LearnDeviation(const StepCost& cost, double alone) {
   if (token == 0) return;
   const double expected = alone + token * static_cast<double>(cost.prefill_tokens);
   const double deviation = std::min(kMost, std::abs(cost.seconds / expected - 1));
+  surprised_ = surprised_ || deviation > kSurprise || cost.seconds <= alone;
   deviation_ += kDeviationEase * (deviation - deviation_);
 }
 

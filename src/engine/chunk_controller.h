@@ -74,6 +74,7 @@ class ChunkController {
 
   double debt_seconds_ = 0;            // by how much decoding is behind its share; below 0: ahead
   double since_chunk_seconds_ = 0;     // of steps, since prompts were read last
+  bool surprised_ = false;             // by a step with a chunk, since then
   int64_t chunks_since_measured_ = 0;  // since a step showed what decoding alone takes
 };
 

@@ -128,7 +128,7 @@ TEST(ChunkController, OneSlowStepIsForgottenSoon) {
   const int64_t before = bench.controller().NextChunk(4);
   bench.Steps(1, 4);
   EXPECT_LT(bench.controller().NextChunk(4), before / 4);
-  bench.Steps(12, 4);
+  bench.Steps(16, 4);
   EXPECT_GT(bench.controller().NextChunk(4), before / 2);
   bench.Steps(60, 4);
   EXPECT_GT(bench.controller().NextChunk(4), before * 9 / 10);
@@ -196,6 +196,62 @@ TEST(ChunkController, PromptsMoveWhateverItBelieves) {
     longest_pause = std::max(longest_pause, pause);
   }
   EXPECT_LE(longest_pause, 40);
+}
+
+TEST(ChunkController, AChunkIsAtMostTwiceTheLast) {
+  Bench bench({.prefill_token = 1e-7});
+  int64_t last = 4;
+  for (const StepCost& cost : bench.Steps(30, 4)) {
+    if (cost.prefill_tokens == 0) continue;
+    EXPECT_LE(cost.prefill_tokens, 2 * last);
+    last = cost.prefill_tokens;
+  }
+  EXPECT_EQ(last, kMaxChunk);
+}
+
+// Eight together are slower than a nine-tenths share of one alone, whatever is read or not.
+TEST(ChunkController, ReadingGetsAFifthOfTheTimeWhateverTheShare) {
+  const MachineModel machine{.base = 0.001, .decode_row = 0.050};
+  Bench bench(machine, {.max_gap_seconds = 0.5, .min_decode_share = 0.9});
+  bench.Steps(5, 1);
+  const auto costs = bench.Steps(400, 8);
+  double total = 0;
+  double decoding = 0;
+  for (const StepCost& cost : costs) {
+    total += cost.seconds;
+    decoding += machine.Seconds({cost.decode_rows, 0, 0}, 0, 0);
+  }
+  EXPECT_NEAR((total - decoding) / total, 0.2, 0.02);
+}
+
+// The machine was asleep for an hour in the middle of a step.
+TEST(ChunkController, OneHugeStepDoesNotHoldUpPrompts) {
+  bool slept_in_chunk = false;
+  for (int asleep = 20; asleep < 40; ++asleep) {
+    Bench bench({.slowdown = [=](int64_t step) { return step == asleep ? 1e5 : 1.0; }},
+                {.max_gap_seconds = 0.5, .min_decode_share = 0.3});
+    slept_in_chunk = bench.Steps(asleep + 1, 1).back().prefill_tokens > 0 || slept_in_chunk;
+    double waited = 0;
+    for (const StepCost& cost : bench.Steps(1000, 4)) {
+      ASSERT_LE(cost.seconds, 0.5) << asleep;
+      if (cost.prefill_tokens > 0) break;
+      waited += cost.seconds;
+    }
+    EXPECT_LE(waited, 8.1 * 0.5) << asleep;
+  }
+  EXPECT_TRUE(slept_in_chunk);
+}
+
+// While every step reads, none shows what decoding alone takes: it looks again now and then.
+TEST(ChunkController, DecodingThatBecomesFasterIsNoticed) {
+  Bench bench({.base = 0.040, .decode_row = 0, .prefill_token = 0.0005, .slowdown = [](int64_t step) {
+                 return step < 20 ? 10.0 : 1.0;
+               }});
+  EXPECT_GT(Longest(bench.Steps(20, 4)), 0.6) << "twice what decoding takes is allowed";
+  bench.Steps(135, 4);
+  const auto costs = bench.Steps(100, 4);
+  EXPECT_LE(Longest(costs), 0.5);
+  EXPECT_GT(Mean(costs), 0.4);
 }
 
 TEST(ChunkController, KnowsDecodingByTheNearestCountOfRows) {
