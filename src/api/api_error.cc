@@ -29,7 +29,7 @@ constexpr std::string_view kTooLarge = "request_too_large";
 constexpr std::string_view kOverloaded = "overloaded_error";
 constexpr std::string_view kApi = "api_error";
 
-constexpr std::array<ErrorRow, 19> kRows = {{
+constexpr std::array<ErrorRow, 21> kRows = {{
     {ApiErrorKind::kInvalidType, 400, kRequest, "invalid_type", kRequest, 0},
     {ApiErrorKind::kInvalidValue, 400, kRequest, "invalid_value", kRequest, 0},
     {ApiErrorKind::kMissingField, 400, kRequest, "missing_required_parameter", kRequest, 0},
@@ -45,8 +45,10 @@ constexpr std::array<ErrorRow, 19> kRows = {{
     {ApiErrorKind::kBodyTooLarge, 413, kRequest, "request_too_large", kTooLarge, 0},
     {ApiErrorKind::kHeadersTooLarge, 431, kRequest, "headers_too_large", kTooLarge, 0},
     {ApiErrorKind::kQueueFull, 429, "rate_limit_error", "queue_full", "rate_limit_error", 2},
+    {ApiErrorKind::kQueueTimeout, 429, "rate_limit_error", "queue_timeout", "rate_limit_error", 2},
     {ApiErrorKind::kOverloaded, 503, kServer, "overloaded", kOverloaded, 1},
     {ApiErrorKind::kDraining, 503, kServer, "shutting_down", kOverloaded, 5},
+    {ApiErrorKind::kTimeout, 504, "timeout_error", "request_timeout", "timeout_error", 0},
     {ApiErrorKind::kCancelled, 500, kServer, "generation_cancelled", kApi, 0},
     {ApiErrorKind::kInternal, 500, kServer, "internal_error", kApi, 0},
 }};
@@ -77,7 +79,7 @@ std::string_view ApiError::code() const {
   return RowOf(kind).code;
 }
 int ApiError::retry_after_seconds() const {
-  return RowOf(kind).retry_after_seconds;
+  return retry_after.value_or(RowOf(kind).retry_after_seconds);
 }
 
 namespace {
@@ -122,6 +124,8 @@ ApiError FromEngineError(const Error& error) {
       return {ApiErrorKind::kQueueFull, error.message(), ""};
     case ErrorCode::kUnavailable:
       return {ApiErrorKind::kDraining, error.message(), ""};
+    case ErrorCode::kDeadlineExceeded:
+      return {ApiErrorKind::kTimeout, error.message(), ""};
     case ErrorCode::kCancelled:
       return {ApiErrorKind::kCancelled, error.message(), ""};
     case ErrorCode::kNotFound:

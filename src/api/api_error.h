@@ -28,8 +28,10 @@ enum class ApiErrorKind : uint8_t {
   kBodyTooLarge,
   kHeadersTooLarge,
   kQueueFull,
-  kOverloaded,  // too many connections or too many body bytes in flight
+  kQueueTimeout,  // no slot was free for too long
+  kOverloaded,    // too many connections or too many body bytes in flight
   kDraining,
+  kTimeout,    // the request's time is up
   kCancelled,  // the generation ended early on the server's side
   kInternal,
 };
@@ -46,6 +48,7 @@ struct ApiError {
   std::string message;
   std::string param = {};  // path of the field, "messages[2].content"; empty when no field is to blame
   std::optional<PromptExcess> excess = {};  // of kContextLength
+  std::optional<int> retry_after = {};      // seconds, as far as is known; nullopt: as the kind's row says
 
   int status(Dialect dialect = Dialect::kOpenAi) const;             // of HTTP
   std::string_view type(Dialect dialect = Dialect::kOpenAi) const;  // error.type

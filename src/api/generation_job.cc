@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "api/error_response.h"
+#include "engine/queue_estimate.h"
 
 namespace millrace::api {
 namespace {
@@ -19,7 +20,7 @@ double Seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// "stop", "length", "repetition", "abort" or "error": vLLM's words for metrics, and one of ours.
+// "stop", "length", "repetition", "timeout", "abort" or "error": vLLM's words for metrics, and two of ours.
 std::string_view MetricReason(engine::FinishReason reason) {
   return reason == engine::FinishReason::kCancelled ? "abort" : engine::FinishReasonName(reason);
 }
@@ -58,7 +59,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     if (const std::optional<Error> error = SubmitAll()) {
       CancelAll();
       answered_ = true;
-      return SendError(FromEngineError(*error));
+      return SendError(Refusal(*error));
     }
     if (prepared_.stream) BeginStream();
     // Weak: the exchange outlives the job when the sequences are done before the answer is delivered.
@@ -104,6 +105,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       prompt_tokens_ += static_cast<int64_t>(prepared_.prompts[p].size());
       for (int c = 0; c < prepared_.choices_per_prompt; ++c) {
         engine::GenerationRequest request{prepared_.request_id, prepared_.prompts[p], prepared_.sampling};
+        request.deadline = prepared_.deadline;
         request.sampling.seed += static_cast<uint64_t>(c);
         request.sampling.max_tokens = prepared_.limits[p].tokens;
         request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
@@ -200,8 +202,9 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
         choice.generation.stopped() ? engine::FinishReason::kStop : event.reason;
     backend_.metrics.OnFinished(MetricReason(reason), Seconds(at - prepared_.arrival), event);
     if (answered_) return;
-    if (reason == engine::FinishReason::kCancelled || reason == engine::FinishReason::kError)
-      return Fail(event, stream);
+    const bool failed = reason == engine::FinishReason::kCancelled ||
+                        reason == engine::FinishReason::kError || reason == engine::FinishReason::kTimeout;
+    if (failed) return Fail(event, stream);
     if (prepared_.stream) stream += prepared_.format->ChoiceEnd(index, rest, choice.generation.end());
     if (KeepsAnswers()) {
       choice.answer.Append(std::move(rest));
@@ -237,14 +240,29 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     answered_ = true;
     CancelAll();
     Record(MetricReason(event.reason));
-    const ApiError error =
-        event.error
-            ? ApiError{ApiErrorKind::kInternal, event.error->message(), ""}
-            : ApiError{ApiErrorKind::kDraining, "The server is shutting down and ended the generation.", ""};
+    const ApiError error = FailureOf(event);
     if (!prepared_.stream) return SendError(error);
     RecordError(error);
     stream += prepared_.format->StreamError(error);
     end_stream_ = StreamEnd::kFailed;
+  }
+
+  // What the engine refused.
+  ApiError Refusal(const Error& error) const {
+    ApiError refusal = FromEngineError(error);
+    if (refusal.kind == ApiErrorKind::kQueueFull)
+      refusal.retry_after = engine::RetryAfterSeconds(backend_.engine.stats());
+    return refusal;
+  }
+
+  ApiError FailureOf(const engine::FinishEvent& event) const {
+    if (!event.error)
+      return {ApiErrorKind::kDraining, "The server is shutting down and ended the generation.", ""};
+    if (event.reason != engine::FinishReason::kTimeout)
+      return {ApiErrorKind::kInternal, event.error->message(), ""};
+    ApiError error = Refusal(*event.error);
+    if (error.kind == ApiErrorKind::kQueueFull) error.kind = ApiErrorKind::kQueueTimeout;
+    return error;
   }
 
   // A client that has left was not told.

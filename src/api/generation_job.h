@@ -39,6 +39,7 @@ struct PreparedGeneration {
   std::unique_ptr<AnswerFormat> format;
   HttpHeaders headers;  // of the answer
   std::chrono::steady_clock::time_point arrival;
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // of the answer's end
 };
 
 // What a job uses; all outlive it.

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/queue_estimate.h"
+
 namespace millrace::api {
 namespace {
 
@@ -50,7 +52,7 @@ using engine::EngineStats;
 
 constexpr auto kRequests = [](const EngineStats& stats) {
   return static_cast<double>(stats.finished_stop + stats.finished_length + stats.finished_repetition +
-                             stats.finished_cancelled + stats.finished_error);
+                             stats.finished_timeout + stats.finished_cancelled + stats.finished_error);
 };
 
 constexpr auto kPoolUsage = [](const EngineStats& stats) {
@@ -104,8 +106,23 @@ constexpr Reading<EngineStats> kEngineReadings[] = {
      Field<&EngineStats::finished_cancelled>},
     {"millrace_engine_steps_total", "Batches that the model has run.", MetricType::Counter,
      Field<&EngineStats::steps_total>},
+    {"millrace_engine_tokens_per_second", "Of prompts and generated, in the last half minute of steps.",
+     MetricType::Gauge, Field<&EngineStats::tokens_per_second>},
+    {"millrace_engine_queue_seconds", "When what waits now will have been worked off; 0: nothing waits.",
+     MetricType::Gauge, [](const EngineStats& stats) { return engine::QueueSeconds(stats).value_or(0); }},
     {"millrace_engine_step_age_seconds", "Since the running step began; 0 when idle. Growing: stuck.",
      MetricType::Gauge, Field<&EngineStats::current_step_age_seconds>},
+    {"millrace_engine_last_step_seconds", "Of the step that ended last.", MetricType::Gauge,
+     Field<&EngineStats::last_step_seconds>},
+    {"millrace_engine_seconds_since_progress",
+     "Since a step ended while there is work; 0 when idle. Growing: stuck, however busy it looks.",
+     MetricType::Gauge, Field<&EngineStats::seconds_since_progress>},
+    {"millrace_engine_stuck", "1 while that is longer than --stuck-after.", MetricType::Gauge,
+     Field<&EngineStats::stuck>},
+    {"millrace_watchdog_slow_steps_total", "Steps that took longer than --slow-step.", MetricType::Counter,
+     Field<&EngineStats::slow_steps_total>},
+    {"millrace_watchdog_stuck_total", "Times that the engine was found stuck.", MetricType::Counter,
+     Field<&EngineStats::stuck_total>},
 };
 
 constexpr std::array<Reading<HttpServerStats>, 6> kHttpReadings = {{
@@ -285,7 +302,7 @@ struct Metrics::Impl {
 Metrics::Metrics(std::string model_name, const engine::Engine& engine, const MemoryLedger* ledger)
     : impl_(std::make_unique<Impl>(std::move(model_name), engine, ledger)) {
   // A counter that appears with its first increment hides that increment from rate().
-  for (const char* reason : {"stop", "length", "repetition", "abort", "error"})
+  for (const char* reason : {"stop", "length", "repetition", "timeout", "abort", "error"})
     impl_->finished.Add({{"finished_reason", reason}});
 }
 

@@ -31,7 +31,7 @@ class Metrics {
   void OnRequest(size_t choices, int64_t max_tokens);
   void OnFirstToken(double seconds_since_arrival);
   void OnNextToken(double seconds_since_last);
-  // `reason`: "stop", "length", "repetition", "abort" or "error"; one call for each choice.
+  // `reason`: "stop", "length", "repetition", "timeout", "abort" or "error"; one call for each choice.
   void OnFinished(std::string_view reason, double seconds_since_arrival, const engine::FinishEvent& event);
   void OnResponse(int status);
 

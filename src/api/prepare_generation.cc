@@ -91,6 +91,7 @@ PreparedGeneration PrepareSequences(const ServedModel& model, const RequestOrigi
   PreparedGeneration prepared;
   prepared.request_id = origin.request_id;
   prepared.arrival = origin.arrival;
+  prepared.deadline = origin.deadline;
   prepared.dialect = origin.dialect;
   prepared.model = ModelName(model, output);
   prepared.choices_per_prompt = output.n;

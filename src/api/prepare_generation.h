@@ -40,6 +40,7 @@ struct RequestOrigin {
   std::string request_id;
   std::chrono::steady_clock::time_point arrival;
   Dialect dialect = Dialect::kOpenAi;
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // of the answer's end
 };
 
 // A conversation as the model will read it.

@@ -10,6 +10,7 @@
 
 #include "api/scripted_server_testing.h"
 #include "api/socket_client.h"
+#include "api/wait_until_testing.h"
 
 namespace millrace::api {
 namespace {
@@ -275,16 +276,74 @@ TEST_F(ServerHttpTest, ProbesAnswerWhileAStepRuns) {
 
 TEST_F(ServerHttpTest, AStepThatTakesTooLongIsCalledStuck) {
   ScriptedServerOptions options;
-  options.service.stuck_after = std::chrono::seconds(0);
+  options.engine.watchdog.stuck_after_seconds = 0.001;
   Start(options);
   EXPECT_THAT(AskOnce(port(), "GET", "/health").body, HasSubstr(R"("state":"idle")"));
   server_->model().HoldSteps();
   SocketClient asking(port());
   asking.Send("POST", "/v1/completions", R"({"prompt":"a"})");
   ASSERT_TRUE(server_->model().WaitUntilHeld());
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const ClientResponse health = AskOnce(port(), "GET", "/health");
   EXPECT_EQ(health.status, 200);
   EXPECT_THAT(health.body, HasSubstr(R"("state":"stuck")"));
+}
+
+TEST_F(ServerHttpTest, AStuckEngineIsNotReadyUntilItMovesAgain) {
+  ScriptedServerOptions options;
+  options.engine.watchdog = {.slow_step_seconds = 0.01, .stuck_after_seconds = 0.05};
+  Start(options);
+  const auto ready = [&] { return AskOnce(port(), "GET", "/ready"); };
+  EXPECT_EQ(ready().status, 200);
+  server_->PlayByDefault("x");
+  server_->model().HoldSteps();
+  SocketClient asking(port());
+  asking.Send("POST", "/v1/completions", R"({"prompt":"a"})");
+  ASSERT_TRUE(server_->model().WaitUntilHeld());
+  WaitUntil([&] { return ready().status == 503; }, "the engine is stuck");
+  EXPECT_THAT(ready().body, HasSubstr(R"("reason":"the engine has made no progress for)"));
+  EXPECT_EQ(AskOnce(port(), "GET", "/live").status, 200);
+  WaitUntil([&] { return server_->engine().stats().stuck_total == 1; }, "the watchdog has seen it");
+  const std::string metrics = AskOnce(port(), "GET", "/metrics").body;
+  for (const char* line : {R"(millrace_engine_stuck{model_name="scripted",engine="0"} 1)",
+                           R"(millrace_watchdog_stuck_total{model_name="scripted",engine="0"} 1)",
+                           R"(millrace_watchdog_slow_steps_total{model_name="scripted",engine="0"} 1)"}) {
+    EXPECT_THAT(metrics, HasSubstr(line));
+  }
+  server_->model().ReleaseSteps();
+  EXPECT_EQ(asking.Read().status, 200);
+  EXPECT_EQ(ready().status, 200);
+}
+
+// Whatever the engine does: its thread is blocked in a step, and the queue is full.
+TEST_F(ServerHttpTest, ProbesAreAnsweredWithinATenthOfASecond) {
+  ScriptedServerOptions options;
+  options.engine.max_num_seqs = 1;
+  options.engine.max_queue = 1;
+  Start(options);
+  server_->PlayByDefault("x");
+  server_->model().HoldSteps();
+  SocketClient running(port()), waiting(port());
+  running.Send("POST", "/v1/completions", R"({"prompt":"a"})");
+  ASSERT_TRUE(server_->model().WaitUntilHeld());
+  waiting.Send("POST", "/v1/completions", R"({"prompt":"a"})");
+  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  SocketClient probe(port());
+  for (int i = 0; i < 100; ++i) {
+    for (const char* path : {"/live", "/health", "/ready"}) {
+      // The best of three: other processes of the machine may take one answer's time, not three.
+      auto best = std::chrono::steady_clock::duration::max();
+      for (int attempt = 0; attempt < 3; ++attempt) {
+        const auto begin = std::chrono::steady_clock::now();
+        EXPECT_EQ(probe.Ask("GET", path).status, 200) << path;
+        best = std::min(best, std::chrono::steady_clock::now() - begin);
+      }
+      ASSERT_LT(best, std::chrono::milliseconds(100)) << path;
+    }
+  }
+  server_->model().ReleaseSteps();
+  EXPECT_EQ(running.Read().status, 200);
+  EXPECT_EQ(waiting.Read().status, 200);
 }
 
 TEST_F(ServerHttpTest, MetricsAreCompleteBeforeAnythingHappened) {

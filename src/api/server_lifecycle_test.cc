@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/server_answers_testing.h"
+#include "engine/queue_estimate.h"
 
 namespace millrace::api {
 namespace {
@@ -31,6 +32,12 @@ class ServerLifecycleTest : public ServerAnswersTest {
     ASSERT_NO_FATAL_FAILURE(ScriptedServerTest::Start(std::move(options)));
     server_->PlayChat("Hello!", /*thinking=*/true, "They greet.</think>Hello! How can I help you?");
     server_->PlayChat("Hello!", /*thinking=*/false, "Hello! How can I help you?");
+  }
+
+  ClientResponse AskWithTimeout(const char* path, const std::string& body, const std::string& seconds) {
+    SocketClient client(port());
+    client.Send("POST", path, body, "X-Request-Timeout: " + seconds + "\r\n");
+    return client.Read();
   }
 };
 
@@ -56,6 +63,104 @@ TEST_F(ServerLifecycleTest, AFullQueueAnswers429AtOnce) {
   model().ReleaseSteps();
   EXPECT_EQ(running.Read().status, 200);
   EXPECT_EQ(waiting.Read().status, 200);
+}
+
+// Retry-After is the queue's tokens over the engine's rate, not a constant.
+TEST_F(ServerLifecycleTest, AFullQueueSaysWhenToComeBack) {
+  ScriptedServerOptions options;
+  options.engine.max_num_seqs = 1;
+  options.engine.max_queue = 1;
+  options.model.step_delay = std::chrono::milliseconds(20);
+  Start(options);
+  const std::string longer = R"({"prompt":")" + std::string(800, 'a') + R"("})";
+  EXPECT_EQ(AskOnce(port(), "POST", kCompletions, R"({"prompt":"a"})").status, 200);  // it learns the rate
+  model().HoldSteps();
+  SocketClient running(port()), waiting(port());
+  running.Send("POST", kCompletions, R"({"prompt":"a"})");
+  ASSERT_TRUE(model().WaitUntilHeld());
+  waiting.Send("POST", kCompletions, longer);
+  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  const engine::EngineStats stats = server_->engine().stats();
+  EXPECT_GT(stats.waiting_tokens, 50);
+  const ClientResponse refused = AskOnce(port(), "POST", kCompletions, longer);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.headers.at("retry-after"), std::to_string(engine::RetryAfterSeconds(stats)));
+  EXPECT_NE(refused.headers.at("retry-after"), "2") << "what it says before it knows";
+  model().ReleaseSteps();
+  EXPECT_EQ(running.Read().status, 200);
+  EXPECT_EQ(waiting.Read().status, 200);
+}
+
+TEST_F(ServerLifecycleTest, AnAnswerThatIsNotDoneInTimeIsATimeout) {
+  ScriptedServerOptions options;
+  options.model.max_model_len = 1'000'000;
+  options.model.step_delay = std::chrono::milliseconds(1);
+  options.service.default_max_tokens = 0;
+  options.service.request_timeout_seconds = 0.2;
+  Start(options);
+  const ClientResponse whole = AskOnce(port(), "POST", kChat, Hello(R"(,"ignore_eos":true)"));
+  EXPECT_EQ(whole.status, 504);
+  EXPECT_THAT(whole.body, HasSubstr(R"("type":"timeout_error")"));
+  EXPECT_THAT(whole.body, HasSubstr(R"("code":"request_timeout")"));
+  EXPECT_THAT(whole.body, HasSubstr("was given 0.2 s"));
+  WaitUntilFree();
+
+  const ClientResponse stream = AskOnce(port(), "POST", kChat, Hello(R"(,"ignore_eos":true,"stream":true)"));
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_FALSE(stream.complete) << "the client must see that the stream was cut";
+  EXPECT_THAT(stream.body, HasSubstr("They")) << "what was in time was sent";
+  EXPECT_THAT(EventData(stream.body).back(), HasSubstr(R"("code":"request_timeout")"));
+  WaitUntilFree();
+
+  const ClientResponse anthropic = AskWithTimeout(
+      "/v1/messages", R"({"messages":[{"role":"user","content":"Loop"}],"max_tokens":9000})", "0.000001");
+  EXPECT_EQ(anthropic.status, 504);
+  EXPECT_THAT(anthropic.body, HasSubstr(R"({"type":"timeout_error")"));
+
+  EXPECT_EQ(server_->engine().stats().finished_timeout, 3u);
+  const std::string metrics = AskOnce(port(), "GET", "/metrics").body;
+  EXPECT_THAT(metrics, ::testing::ContainsRegex(R"(request_success_total\{[^}]*"timeout"[^}]*\} 3)"));
+}
+
+TEST_F(ServerLifecycleTest, AClientsOwnTimeoutIsKeptAndNonsenseRefused) {
+  ScriptedServerOptions options;
+  options.service.request_timeout_seconds = 0.05;
+  Start(options);
+  const auto ask = [&](const char* timeout) { return AskWithTimeout(kChat, Hello(""), timeout); };
+  for (const char* nonsense : {"soon", "-1", "0", "nan", "1s", "1e999"}) {
+    const ClientResponse refused = ask(nonsense);
+    EXPECT_EQ(refused.status, 400) << nonsense;
+    EXPECT_THAT(refused.body, HasSubstr("X-Request-Timeout")) << nonsense;
+  }
+  // Longer than the server allows is what the server allows.
+  model().HoldSteps();
+  SocketClient client(port());
+  client.Send("POST", kChat, Hello(""), "X-Request-Timeout: 100\r\n");
+  ASSERT_TRUE(model().WaitUntilHeld());
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  model().ReleaseSteps();
+  EXPECT_EQ(client.Read().status, 504);
+}
+
+TEST_F(ServerLifecycleTest, AWaitThatIsTooLongIsSentBackWith429) {
+  ScriptedServerOptions options;
+  options.engine.max_num_seqs = 1;
+  options.engine.max_queue_seconds = 0.05;
+  Start(options);
+  model().HoldSteps();
+  SocketClient running(port()), waiting(port());
+  running.Send("POST", kChat, Hello(""));
+  ASSERT_TRUE(model().WaitUntilHeld());
+  waiting.Send("POST", kChat, Hello(""));
+  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  model().AllowSteps(1);
+  const ClientResponse sent_back = waiting.Read();
+  EXPECT_EQ(sent_back.status, 429);
+  EXPECT_TRUE(sent_back.headers.contains("retry-after"));
+  EXPECT_THAT(sent_back.body, HasSubstr(R"("code":"queue_timeout")"));
+  model().ReleaseSteps();
+  EXPECT_EQ(running.Read().status, 200);
 }
 
 TEST_F(ServerLifecycleTest, RequestsThatFillTheQueueHalfWayAreTakenBack) {

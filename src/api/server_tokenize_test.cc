@@ -139,13 +139,14 @@ TEST_F(ServerTokenizeTest, GeneratingHealthBelievesAStepThatRuns) {
 
 TEST_F(ServerTokenizeTest, GeneratingHealthCallsAStuckEngineIll) {
   ScriptedServerOptions options;
-  options.service.stuck_after = std::chrono::seconds(0);
+  options.engine.watchdog.stuck_after_seconds = 0.001;
   Start(options);
   server_->PlayByDefault("x");
   server_->model().HoldSteps();
   SocketClient probe(port());
   probe.Send("GET", "/health_generate");
   ASSERT_TRUE(server_->model().WaitUntilHeld());
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(Get("/health_generate", 503).at("status"), "stuck");
   probe.Close();  // its token is cancelled, not waited for
   server_->model().ReleaseSteps();

@@ -24,12 +24,14 @@
 #include "api/prepare_generation.h"
 #include "api/random_id.h"
 #include "api/replay_store.h"
+#include "api/request_timeout.h"
 #include "api/responses_prepare.h"
 #include "api/server_info.h"
 #include "api/tokenize_endpoint.h"
 #include "api/work_queue.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/queue_estimate.h"
 
 namespace millrace::api {
 namespace {
@@ -337,7 +339,7 @@ void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
                         {ApiErrorKind::kQueueFull,
                          fmt::format("The queue is full: {} requests wait to be decoded; retry shortly.",
                                      options.max_preparing),
-                         ""});
+                         "", std::nullopt, engine::RetryAfterSeconds(engine.stats())});
   }
   // With the client its body goes, and its place in the queue.
   shared_call->exchange->SetOnGone([this, ticket = *ticket] { prepare.Remove(ticket); });
@@ -348,6 +350,9 @@ void Service::Impl::Generate(Call call, PrepareFn fn) {
     return RespondError(
         call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
   }
+  const auto deadline = AnswerDeadline(call.request, call.origin.arrival, options.request_timeout_seconds);
+  if (const ApiError* const error = std::get_if<ApiError>(&deadline)) return RespondError(call, *error);
+  call.origin.deadline = std::get<0>(deadline);
   Work(std::move(call), [this, fn](const Call& working) -> Then {
     const auto prepared = std::make_shared<Prepared>(fn(model, working.origin, working.request.body));
     return [this, prepared](const Call& done) { StartPrepared(done, *prepared); };
@@ -388,24 +393,24 @@ void Service::Impl::GetModel(Call call) {
 void Service::Impl::Health(Call call) {
   const engine::EngineStats stats = engine.stats();
   const bool busy = stats.running > 0 || stats.waiting > 0;
-  const bool stuck = stats.current_step_age_seconds > static_cast<double>(options.stuck_after.count());
   boost::json::object body;
   body["status"] = "ok";
-  body["state"] = stuck ? "stuck" : busy ? "busy" : "idle";
+  body["state"] = stats.stuck ? "stuck" : busy ? "busy" : "idle";
   body["draining"] = draining.load();
   body["running"] = stats.running;
   body["waiting"] = stats.waiting;
   body["steps"] = stats.steps_total;
   body["last_step_seconds"] = stats.last_step_seconds;
   body["current_step_age_seconds"] = stats.current_step_age_seconds;
+  body["seconds_since_progress"] = stats.seconds_since_progress;
+  body["queue_seconds"] = engine::QueueSeconds(stats).value_or(0);
   RespondJson(call, boost::json::serialize(body));
 }
 
 // While others' tokens come, they are the proof and no probe stands in the queue; an idle engine makes one.
 void Service::Impl::HealthGenerate(Call call) {
   const engine::EngineStats stats = engine.stats();
-  const bool stuck = stats.current_step_age_seconds > static_cast<double>(options.stuck_after.count());
-  if (stuck) return RespondJson(call, StatusJson("stuck"), 503);
+  if (stats.stuck) return RespondJson(call, StatusJson("stuck"), 503);
   if (stats.running > 0) return RespondJson(call, StatusJson("busy"));
   AnswerWithOneToken(engine, model.encoder.control_ids().bos, call.exchange);
 }
@@ -419,7 +424,12 @@ void Service::Impl::Load(Call call) {
 
 void Service::Impl::Ready(Call call) {
   if (draining.load()) return RespondJson(call, StatusJson("shutting down"), 503);
-  RespondJson(call, StatusJson("ready"));
+  const engine::EngineStats stats = engine.stats();
+  if (!stats.stuck) return RespondJson(call, StatusJson("ready"));
+  boost::json::object body;
+  body["status"] = "stuck";
+  body["reason"] = fmt::format("the engine has made no progress for {:.0f} s", stats.seconds_since_progress);
+  RespondJson(call, boost::json::serialize(body), 503);
 }
 
 void Service::Impl::Version(Call call) {

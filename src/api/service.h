@@ -25,8 +25,8 @@ struct ServiceOptions {
   int64_t default_max_tokens = 65536;           // of requests that name no limit; 0: the rest of the context
   int max_preparing = 256;                      // requests that wait to be decoded; more are refused with 429
   size_t replay_bytes = size_t{128} << 20;      // answers that are remembered for later prompts; 0: none
+  double request_timeout_seconds = 0;           // for an answer, from its request's arrival; 0: any
   std::string version;
-  std::chrono::seconds stuck_after{300};       // a step that runs longer makes /health say "stuck"
   std::vector<std::string> api_keys = {};      // none: open to everyone; see ApiKeys
   std::vector<std::string> cors_origins = {};  // none: web pages may not read answers; see CorsPolicy
   AccessLogOptions access_log = {};

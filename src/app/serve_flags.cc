@@ -20,6 +20,7 @@ namespace millrace::app {
 namespace {
 
 constexpr const char* kModel = "Model";
+constexpr const char* kSchedule = "Schedule";
 constexpr const char* kAnswers = "Answers";
 constexpr const char* kAccess = "Address and access";
 constexpr const char* kLimits = "Limits of clients";
@@ -138,6 +139,61 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
   for (const char* name : {"--late-layers", "--numerics"}) command.get_option(name)->group(kModel);
 }
 
+void AddScheduleFlags(CLI::App& command, ServeFlags& flags) {
+  std::vector<std::string> policies;
+  for (const engine::SchedulePolicy policy : engine::kSchedulePolicies)
+    policies.emplace_back(engine::SchedulePolicyName(policy));
+  command
+      .add_option_function<std::string>(
+          "--schedule-policy,--scheduling-policy",
+          [&flags](const std::string& name) {
+            for (const engine::SchedulePolicy policy : engine::kSchedulePolicies)
+              if (engine::SchedulePolicyName(policy) == name) flags.schedule_policy = policy;
+          },
+          "How prompts that are read together share a step: fair (equal parts), fcfs (in order of arrival) "
+          "or "
+          "shortest (least left first, a quarter for the oldest)")
+      ->check(CLI::IsMember(policies))
+      ->default_str(std::string(engine::SchedulePolicyName(flags.schedule_policy)))
+      ->group(kSchedule);
+  command
+      .add_option("--max-inter-token-ms,--itl-target-ms", flags.max_inter_token_ms,
+                  "Longest gap between two tokens of an answer while prompts are read, in ms; 0: any")
+      ->check(Between(0.0, 1e7))
+      ->capture_default_str()
+      ->group(kSchedule);
+  command
+      .add_option("--min-decode-share", flags.min_decode_share,
+                  "Share of its speed alone that an answer keeps while prompts are read, 0 to 1; 0: none")
+      ->check(Between(0.0, 1.0))
+      ->capture_default_str()
+      ->group(kSchedule);
+  command
+      .add_option("--request-timeout", flags.request_timeout_s,
+                  "Seconds that an answer may take from its request's arrival, then 504; 0: any")
+      ->check(Between(0.0, 1e8))
+      ->capture_default_str()
+      ->group(kSchedule);
+  command
+      .add_option("--max-queue-seconds,--queue-timeout", flags.max_queue_s,
+                  "Seconds that a request may wait for a slot, then 429; 0: any")
+      ->check(Between(0.0, 1e8))
+      ->capture_default_str()
+      ->group(kSchedule);
+  command
+      .add_option("--slow-step", flags.slow_step_s,
+                  "Seconds of one step after which the log says what it is, and again at each doubling")
+      ->check(Between(0.001, 1e6))
+      ->capture_default_str()
+      ->group(kSchedule);
+  command
+      .add_option("--stuck-after,--stuck-seconds", flags.stuck_after_s,
+                  "Seconds without progress after which /ready answers 503 and /health says stuck")
+      ->check(Between(1.0, 1e6))
+      ->capture_default_str()
+      ->group(kSchedule);
+}
+
 void AddAnswerFlags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--default-max-tokens", flags.default_max_tokens,
@@ -214,11 +270,6 @@ void AddLimitFlags(CLI::App& command, ServeFlags& flags) {
       .add_option("--shutdown-timeout", flags.shutdown_timeout_s,
                   "Seconds that running requests get to finish after SIGTERM or SIGINT")
       ->check(Between(0.0, 1e6))
-      ->capture_default_str()
-      ->group(kLimits);
-  command
-      .add_option("--stuck-after", flags.stuck_after_s, "Seconds of one step after which /health says stuck")
-      ->check(Between(1.0, 1e6))
       ->capture_default_str()
       ->group(kLimits);
 }
@@ -299,6 +350,7 @@ std::vector<std::string> Origins(const std::vector<std::string>& given) {
 
 void AddServeFlags(CLI::App& command, ServeFlags& flags) {
   AddModelFlags(command, flags);
+  AddScheduleFlags(command, flags);
   AddAnswerFlags(command, flags);
   AddAccessFlags(command, flags);
   AddLimitFlags(command, flags);
@@ -332,7 +384,12 @@ engine::EngineOptions ToEngineOptions(const ServeFlags& flags) {
   engine::EngineOptions options;
   options.max_num_seqs = flags.max_num_seqs;
   options.max_queue = flags.max_queue;
+  options.max_queue_seconds = flags.max_queue_s;
   options.prefill_chunk = flags.max_num_batched_tokens;
+  options.schedule_policy = flags.schedule_policy;
+  options.pace = {.max_gap_seconds = flags.max_inter_token_ms / 1e3,
+                  .min_decode_share = flags.min_decode_share};
+  options.watchdog = {.slow_step_seconds = flags.slow_step_s, .stuck_after_seconds = flags.stuck_after_s};
   options.repetition_limit_tokens = flags.repetition_limit_tokens;
   return options;
 }
@@ -363,7 +420,7 @@ Result<api::ServiceOptions> ToServiceOptions(const ServeFlags& flags, std::vecto
   options.max_preparing = flags.max_preparing;
   options.replay_bytes = flags.replay_bytes;
   options.version = Version();
-  options.stuck_after = std::chrono::seconds(static_cast<int64_t>(flags.stuck_after_s));
+  options.request_timeout_seconds = flags.request_timeout_s;
   options.api_keys = std::move(api_keys);
   options.cors_origins = Origins(flags.cors_origins);
   options.access_log = {!flags.disable_access_log, flags.access_log_excluded};

@@ -27,6 +27,9 @@ struct ServeFlags {
   std::string max_model_len = "auto";
   int max_num_seqs = engine::EngineOptions().max_num_seqs;
   int max_queue = engine::EngineOptions().max_queue;
+  engine::SchedulePolicy schedule_policy = engine::EngineOptions().schedule_policy;
+  double max_inter_token_ms = engine::PaceOptions().max_gap_seconds * 1e3;
+  double min_decode_share = engine::PaceOptions().min_decode_share;
   int64_t max_num_batched_tokens = engine::StepperOptions().max_batch_tokens;
   std::optional<int64_t> max_total_tokens;
   std::optional<double> ram_gib;
@@ -41,7 +44,10 @@ struct ServeFlags {
   int64_t repetition_limit_tokens = engine::EngineOptions().repetition_limit_tokens;
   size_t replay_bytes = api::ServiceOptions().replay_bytes;
   double shutdown_timeout_s = 30;
-  double stuck_after_s = 300;
+  double request_timeout_s = api::ServiceOptions().request_timeout_seconds;
+  double max_queue_s = engine::EngineOptions().max_queue_seconds;
+  double slow_step_s = engine::WatchdogOptions().slow_step_seconds;
+  double stuck_after_s = engine::WatchdogOptions().stuck_after_seconds;
   int max_preparing = api::ServiceOptions().max_preparing;
 
   std::string listen;

@@ -162,6 +162,30 @@ TEST_F(ServeFlagsTest, WrongSettingsNameTheirPlace) {
       ElementsAre("the environment variable MILLRACE_PROT stands for no flag: did you mean MILLRACE_PORT?"));
 }
 
+TEST_F(ServeFlagsTest, TheScheduleReachesTheEngineAndTheService) {
+  Parse({"/m", "--scheduling-policy", "shortest", "--itl-target-ms", "120", "--min-decode-share", "0.5",
+         "--request-timeout", "90", "--max-queue-seconds", "7", "--slow-step", "3", "--stuck-seconds", "40"});
+  const engine::EngineOptions options = ToEngineOptions(flags_);
+  EXPECT_EQ(options.schedule_policy, engine::SchedulePolicy::kShortest);
+  EXPECT_EQ(options.pace.max_gap_seconds, 0.12);
+  EXPECT_EQ(options.pace.min_decode_share, 0.5);
+  EXPECT_EQ(options.max_queue_seconds, 7);
+  EXPECT_EQ(options.watchdog.slow_step_seconds, 3);
+  EXPECT_EQ(options.watchdog.stuck_after_seconds, 40);
+  EXPECT_EQ(ToServiceOptions(flags_, {})->request_timeout_seconds, 90);
+  EXPECT_THAT(MakeSettings().Print(), HasSubstr("schedule-policy: shortest  # command line\n"));
+  EXPECT_THROW(Parse({"/m", "--schedule-policy", "lpm"}), CLI::ValidationError);
+}
+
+TEST_F(ServeFlagsTest, DefaultsAreThoseOfTheEngine) {
+  Parse({"/m"});
+  const engine::EngineOptions options = ToEngineOptions(flags_);
+  EXPECT_EQ(options.schedule_policy, engine::SchedulePolicy::kFair);
+  EXPECT_EQ(options.pace.max_gap_seconds, engine::PaceOptions().max_gap_seconds);
+  EXPECT_EQ(options.watchdog.stuck_after_seconds, engine::WatchdogOptions().stuck_after_seconds);
+  EXPECT_EQ(options.max_queue_seconds, 0);
+}
+
 TEST_F(ServeFlagsTest, ListenIsHostAndPort) {
   flags_.listen = "[::1]:81";
   EXPECT_EQ(ToHttpOptions(flags_)->host, "::1");
@@ -305,9 +329,10 @@ TEST(ServeProgram, PrintsItsConfigurationWithoutKeys) {
 
 // Numbers that a range check by comparison, or a conversion to unsigned, would let pass.
 TEST(ServeProgram, RefusesNumbersThatAreNoLimits) {
-  for (const char* flag : {"--stream-keep-alive nan", "--stuck-after nan", "--shutdown-timeout nan",
-                           "--idle-timeout inf", "--log-stats-interval nan", "--ram nan",
-                           "--max-body-size -1", "--max-body-size 0", "--max-body-size 2TiB"}) {
+  for (const char* flag :
+       {"--stream-keep-alive nan", "--stuck-after nan", "--min-decode-share nan", "--min-decode-share 1.1",
+        "--shutdown-timeout nan", "--idle-timeout inf", "--log-stats-interval nan", "--ram nan",
+        "--max-body-size -1", "--max-body-size 0", "--max-body-size 2TiB"}) {
     const Finished refused = RunShell(kMillrace + " serve /nowhere --print-config " + flag);
     EXPECT_EQ(refused.status, 2) << flag << refused.output;
     EXPECT_THAT(refused.output, HasSubstr("not in range")) << flag;

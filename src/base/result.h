@@ -20,6 +20,7 @@ enum class ErrorCode : uint8_t {
   kIo,                 // the operating system refused
   kCancelled,          // the caller withdrew the request
   kUnavailable,        // not now (shutting down, not ready)
+  kDeadlineExceeded,   // the caller's time is up
 };
 
 // An expected failure: what the world can cause. The message says what was wrong, the value, and what to do.

@@ -141,7 +141,8 @@ Result<SeqId> Engine::Submit(GenerationRequest request, std::shared_ptr<TokenSin
     return Error(ErrorCode::kUnavailable, "the server is shutting down and takes no new requests");
   }
   const EngineOptions& options = impl_->options;
-  if (!impl_->board.TryJoinQueue(options.max_num_seqs + options.max_queue)) {
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  if (!impl_->board.TryJoinQueue(options.max_num_seqs + options.max_queue, prompt_tokens)) {
     return Error(
         ErrorCode::kResourceExhausted,
         fmt::format("the queue is full: {} requests are running or waiting ({} slots, {} places in the "

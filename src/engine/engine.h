@@ -22,7 +22,8 @@ inline constexpr int kMaxNumSeqs = 1024;
 struct EngineOptions {
   int max_num_seqs = 4;  // >= 1; sequences that hold model state at once
   int max_queue = 256;   // >= 0; requests beyond max_num_seqs; more are refused with kResourceExhausted
-  int64_t prefill_chunk = 512;  // >= 1; prompt tokens of one step (bounded by StepModel::max_batch_tokens)
+  double max_queue_seconds = 0;  // that a request waits for a slot before it ends with kTimeout; 0: any
+  int64_t prefill_chunk = 512;   // >= 1; prompt tokens of one step (bounded by StepModel::max_batch_tokens)
   SchedulePolicy schedule_policy = SchedulePolicy::kFair;  // of prompts that are read together
   PaceOptions pace = {};                                   // of reading, while others decode
   // A generation whose last so many tokens only repeat a phrase (RepetitionGuard) ends with kRepetition; 0:

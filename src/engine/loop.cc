@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/function_ref.h"
+#include "engine/overdue.h"
 
 namespace millrace::engine {
 namespace {
@@ -101,6 +102,7 @@ void Loop::CancelAll() {
 }
 
 void Loop::Step() {
+  EndOverdue();
   MakeRoom();
   Admit();
   if (running_.empty()) return;
@@ -119,6 +121,43 @@ void Loop::Step() {
   RemoveFinished();
   board_.OnCache(model_->cache_stats());
   board_.OnStepEnd();
+}
+
+void Loop::EndOverdue() {
+  const Clock::time_point now = Clock::now();
+  const auto overdue = [&](const QueuedRequest& queued, bool waiting) {
+    return Overdue({queued.submitted, queued.request.deadline, options_.max_queue_seconds}, waiting, now);
+  };
+  for (Running& sequence : running_) {
+    if (auto error = overdue(sequence.queued, /*waiting=*/false)) TimeOut(sequence, *std::move(error));
+  }
+  RemoveFinished();
+  const auto leave = [&](Running left, Error error) {
+    pool_full_ = false;  // the next may be smaller
+    TimeOut(left, std::move(error));
+    Leave(std::move(left));
+  };
+  for (size_t i = 0; i < preempted_.size();) {
+    // It had its slot: only its deadline ends it.
+    auto error = overdue(preempted_[i].queued, /*waiting=*/false);
+    if (!error) {
+      ++i;
+      continue;
+    }
+    Running left = std::move(preempted_[i]);
+    preempted_.erase(preempted_.begin() + static_cast<ptrdiff_t>(i));
+    leave(std::move(left), *std::move(error));
+  }
+  for (size_t i = 0; i < queue_.size();) {
+    auto error = overdue(queue_[i], /*waiting=*/true);
+    if (!error) {
+      ++i;
+      continue;
+    }
+    Running left(std::move(queue_[i]));
+    queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(i));
+    leave(std::move(left), *std::move(error));
+  }
 }
 
 void Loop::MakeRoom() {
@@ -142,7 +181,7 @@ void Loop::PreemptLast() {
   running_.pop_back();
   GiveUpState(sequence);
   pool_full_ = true;  // until a sequence has left: coming back at once it would only be preempted again
-  board_.OnPreempted();
+  board_.OnPreempted(std::ssize(sequence.tokens));
   preempted_.push_front(std::move(sequence));
 }
 
@@ -227,8 +266,8 @@ size_t Loop::BuildBatch() {
   rows_.clear();
   for (const Running& sequence : running_) {
     const int64_t left = sequence.tokens_left();
-    rows_.push_back({.prompt_left = !sequence.reads() && left == 1 ? 0 : left,
-                     .arrival = sequence.queued.id.value});
+    rows_.push_back(
+        {.prompt_left = !sequence.reads() && left == 1 ? 0 : left, .arrival = sequence.queued.id.value});
   }
   planner_.Plan(rows_, batch_);
 
@@ -352,6 +391,11 @@ void Loop::Fail(Running& sequence, const Error& error) {
   sequence.error = error;
 }
 
+void Loop::TimeOut(Running& sequence, Error error) {
+  sequence.finished = FinishReason::kTimeout;
+  sequence.error = std::move(error);
+}
+
 void Loop::FailBatch(const Error& error) {
   for (const ScheduleSlice& slice : batch_) Fail(running_[slice.row], error);
 }
@@ -381,7 +425,7 @@ void Loop::Leave(Running sequence) {
                           .times = sequence.times,
                           .error = std::move(sequence.error)};
   // Counted before the sink hears of it: who sees the end may count on the free slot.
-  board_.OnLeft(held_slot, event.reason);
+  board_.OnLeft(held_slot, event);
   const std::string& request_id = sequence.queued.request.request_id;
   LogFinished(request_id, event);
   const Status told = Guarded(kReceiver, [&] { sequence.queued.sink->OnFinish(event); });

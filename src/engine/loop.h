@@ -87,6 +87,8 @@ class Loop {
     bool reads() const { return seen < begun_with; }
   };
 
+  // Ends whatever is past its deadline or has waited too long for a slot.
+  void EndOverdue();
   void Admit();
   // Gives the sequence state and slot. False: there is no room for it now. What else goes wrong ends it.
   bool TryBegin(Running& sequence);
@@ -112,6 +114,7 @@ class Loop {
   Status AskConstraint(Running& sequence);
   std::optional<FinishReason> ReasonToEnd(const Running& sequence, TokenId token) const;
   static void Fail(Running& sequence, const Error& error);
+  static void TimeOut(Running& sequence, Error error);
   void FailBatch(const Error& error);
   void RemoveFinished();
   // Frees the slot (`sequence.state` is set) or the place in the queue, counts, logs, tells the sink.

@@ -55,6 +55,8 @@ std::string_view FinishReasonName(FinishReason reason) {
       return "length";
     case FinishReason::kRepetition:
       return "repetition";
+    case FinishReason::kTimeout:
+      return "timeout";
     case FinishReason::kCancelled:
       return "cancelled";
     case FinishReason::kError:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,11 +54,12 @@ enum class FinishReason : uint8_t {
   kStop,        // an end token, a stop token, or the constraint's word
   kLength,      // max_tokens or the context
   kRepetition,  // nothing but a phrase repeated: EngineOptions::repetition_limit_tokens
+  kTimeout,     // its deadline, or EngineOptions::max_queue_seconds
   kCancelled,
   kError,
 };
 
-// "stop", "length", "repetition", "cancelled", "error".
+// "stop", "length", "repetition", "timeout", "cancelled", "error".
 std::string_view FinishReasonName(FinishReason reason);
 
 struct TokenLogprob {
@@ -84,7 +86,7 @@ struct FinishEvent {
   int64_t cached_tokens = 0;  // prompt tokens that were not computed because a cache held them
   int64_t generated_tokens = 0;
   RequestTimes times;
-  std::optional<Error> error;  // with kError
+  std::optional<Error> error;  // with kError and kTimeout
 };
 
 // Receives one request's results. Called on the engine's thread, in order, OnFinish last and exactly once:
@@ -100,6 +102,8 @@ struct GenerationRequest {
   std::string request_id;  // for logs
   std::vector<TokenId> prompt;
   SamplingParams sampling;
+  // When it must have ended: later it ends with kTimeout, within one step.
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
 };
 
 // Whether the history of a sequence matters for its next token.

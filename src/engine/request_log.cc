@@ -16,7 +16,7 @@ void LogFinished(const std::string& request_id, const FinishEvent& event) {
       "decode {:.1f} tok/s, reason {}",
       request_id.empty() ? "-" : request_id, event.prompt_tokens, event.cached_tokens, event.generated_tokens,
       times.admitted, times.first_token, times.finished, tokens_per_second, FinishReasonName(event.reason));
-  if (event.error) {
+  if (event.reason == FinishReason::kError && event.error) {
     spdlog::error("{}: {}", line, event.error->message());
   } else {
     spdlog::debug("{}", line);

@@ -5,16 +5,19 @@
 namespace millrace::engine {
 namespace {
 
+constexpr double kNewAnswerWeight = 0.1;  // in the mean of answers' lengths
+
 double Seconds(StatsBoard::Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
 }  // namespace
 
-bool StatsBoard::TryJoinQueue(int capacity) {
+bool StatsBoard::TryJoinQueue(int capacity, int64_t prompt_tokens) {
   std::lock_guard lock(mutex_);
   if (stats_.waiting + stats_.running >= capacity) return false;
   ++stats_.waiting;
+  stats_.waiting_tokens += prompt_tokens;
   if (unreported_++ == 0) progress_at_ = Clock::now();
   return true;
 }
@@ -22,14 +25,16 @@ bool StatsBoard::TryJoinQueue(int capacity) {
 void StatsBoard::OnAdmitted(int64_t tokens, int64_t cached, int64_t replayed) {
   std::lock_guard lock(mutex_);
   --stats_.waiting;
+  stats_.waiting_tokens -= tokens;
   ++stats_.running;
   stats_.prefix_query_tokens += static_cast<uint64_t>(tokens);
   stats_.prefix_hit_tokens += static_cast<uint64_t>(cached);
   stats_.prefix_replay_tokens += static_cast<uint64_t>(replayed);
 }
 
-void StatsBoard::OnPreempted() {
+void StatsBoard::OnPreempted(int64_t tokens) {
   std::lock_guard lock(mutex_);
+  stats_.waiting_tokens += tokens;
   ++stats_.waiting;
   --stats_.running;
   ++stats_.preemptions_total;
@@ -40,10 +45,16 @@ void StatsBoard::OnCache(const CacheStats& cache) {
   stats_.cache = cache;
 }
 
-void StatsBoard::OnLeft(bool held_slot, FinishReason reason) {
+void StatsBoard::OnLeft(bool held_slot, const FinishEvent& event) {
   std::lock_guard lock(mutex_);
   --(held_slot ? stats_.running : stats_.waiting);
-  switch (reason) {
+  if (!held_slot) stats_.waiting_tokens -= event.prompt_tokens + event.generated_tokens;
+  if (event.generated_tokens > 0) {
+    const auto tokens = static_cast<double>(event.generated_tokens);
+    const bool first = stats_.mean_answer_tokens == 0;
+    stats_.mean_answer_tokens += (first ? 1 : kNewAnswerWeight) * (tokens - stats_.mean_answer_tokens);
+  }
+  switch (event.reason) {
     case FinishReason::kStop:
       ++stats_.finished_stop;
       return;
@@ -52,6 +63,9 @@ void StatsBoard::OnLeft(bool held_slot, FinishReason reason) {
       return;
     case FinishReason::kRepetition:
       ++stats_.finished_repetition;
+      return;
+    case FinishReason::kTimeout:
+      ++stats_.finished_timeout;
       return;
     case FinishReason::kCancelled:
       ++stats_.finished_cancelled;
@@ -88,6 +102,8 @@ void StatsBoard::OnStepEnd() {
   const auto bound = std::ranges::lower_bound(kStepTokenBounds, tokens);
   ++stats_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];
   stats_.last_step_seconds = Seconds(progress_at_ - *step_began_);
+  rate_.Add(static_cast<double>(tokens), stats_.last_step_seconds);
+  stats_.tokens_per_second = rate_.per_second();
   step_began_.reset();
   stats_.current_step = {};
 }

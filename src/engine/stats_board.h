@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "engine/busy_rate.h"
 #include "engine/request.h"
 #include "engine/step_model.h"
 
@@ -26,8 +27,9 @@ struct StepShape {
 
 // A snapshot of counters; every total only grows.
 struct EngineStats {
-  int running = 0;                   // hold a slot
-  int waiting = 0;                   // in the queue, or preempted
+  int running = 0;             // hold a slot
+  int waiting = 0;             // in the queue, or preempted
+  int64_t waiting_tokens = 0;  // that these will begin with: prompts, and what the preempted have generated
   uint64_t prompt_tokens_total = 0;  // that the model has read
   uint64_t generation_tokens_total = 0;
   uint64_t preemptions_total = 0;
@@ -40,12 +42,15 @@ struct EngineStats {
   uint64_t finished_stop = 0;
   uint64_t finished_length = 0;
   uint64_t finished_repetition = 0;
+  uint64_t finished_timeout = 0;
   uint64_t finished_cancelled = 0;
   uint64_t finished_error = 0;
   uint64_t steps_total = 0;
   // Steps by their tokens, of prompts and generated: more than the bound before, at most the bound.
   std::array<uint64_t, kStepTokenBounds.size() + 1> steps_by_tokens = {};
   double last_step_seconds = 0;
+  double tokens_per_second = 0;  // of the last half minute of steps, of prompts and generated; 0: no step yet
+  double mean_answer_tokens = 0;  // of the last answers
   // Since the step that runs now began; 0 when idle. A growing value on a live process is a stuck step.
   double current_step_age_seconds = 0;
   StepShape current_step;  // zeros when idle, and while a step is only being put together
@@ -64,12 +69,12 @@ class StatsBoard {
   using Clock = std::chrono::steady_clock;
 
   // Takes a place in the queue unless `capacity` requests are already waiting or running.
-  bool TryJoinQueue(int capacity);
+  bool TryJoinQueue(int capacity, int64_t prompt_tokens);
 
   // From the queue into a slot, with so many tokens; see EngineStats.
   void OnAdmitted(int64_t tokens, int64_t cached, int64_t replayed);
-  void OnPreempted();  // from its slot back to wait
-  void OnLeft(bool held_slot, FinishReason reason);
+  void OnPreempted(int64_t tokens);  // from its slot back to wait
+  void OnLeft(bool held_slot, const FinishEvent& event);
   // The sink of a request that left has been told.
   void OnReported();
 
@@ -98,6 +103,7 @@ class StatsBoard {
   std::optional<Clock::time_point> step_began_;
   Clock::time_point progress_at_;    // while there is work
   uint64_t tokens_before_step_ = 0;  // both totals
+  BusyRate rate_;
 };
 
 }  // namespace millrace::engine

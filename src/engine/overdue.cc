@@ -1,0 +1,29 @@
+#include "engine/overdue.h"
+
+#include <fmt/format.h>
+
+namespace millrace::engine {
+
+std::optional<Error> Overdue(const RequestLimits& limits, bool waiting,
+                             std::chrono::steady_clock::time_point now) {
+  using Seconds = std::chrono::duration<double>;
+  const Seconds age = now - limits.submitted;
+  if (limits.deadline && now >= *limits.deadline) {
+    return Error(
+        ErrorCode::kDeadlineExceeded,
+        fmt::format("the request's time is up: it was given {:.3g} s and {} after {:.3g} s; allow more "
+                    "time, ask for fewer tokens, or send a shorter prompt",
+                    Seconds(*limits.deadline - limits.submitted).count(),
+                    waiting ? "still waits for a slot" : "is not done", age.count()));
+  }
+  if (waiting && limits.max_queue_seconds > 0 && age.count() >= limits.max_queue_seconds) {
+    return Error(
+        ErrorCode::kResourceExhausted,
+        fmt::format("the request has waited {:.3g} s for a slot, {:.3g} s is this server's limit; try "
+                    "again later",
+                    age.count(), limits.max_queue_seconds));
+  }
+  return std::nullopt;
+}
+
+}  // namespace millrace::engine
