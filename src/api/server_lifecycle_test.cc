@@ -102,20 +102,20 @@ TEST_F(ServerLifecycleTest, AnAnswerThatIsNotDoneInTimeIsATimeout) {
   EXPECT_EQ(whole.status, 504);
   EXPECT_THAT(whole.body, HasSubstr(R"("type":"timeout_error")"));
   EXPECT_THAT(whole.body, HasSubstr(R"("code":"request_timeout")"));
-  EXPECT_THAT(whole.body, HasSubstr("was given 0.2 s"));
+  EXPECT_THAT(whole.body, HasSubstr("is not done after 0.2"));
   WaitUntilFree();
 
   const ClientResponse stream = AskOnce(port(), "POST", kChat, Hello(R"(,"ignore_eos":true,"stream":true)"));
   EXPECT_EQ(stream.status, 200);
   EXPECT_FALSE(stream.complete) << "the client must see that the stream was cut";
-  EXPECT_THAT(stream.body, HasSubstr("They")) << "what was in time was sent";
+  EXPECT_THAT(stream.body, HasSubstr(R"("content":"Hello")")) << "what was in time was sent";
   EXPECT_THAT(EventData(stream.body).back(), HasSubstr(R"("code":"request_timeout")"));
   WaitUntilFree();
 
   const ClientResponse anthropic = AskWithTimeout(
       "/v1/messages", R"({"messages":[{"role":"user","content":"Loop"}],"max_tokens":9000})", "0.000001");
   EXPECT_EQ(anthropic.status, 504);
-  EXPECT_THAT(anthropic.body, HasSubstr(R"({"type":"timeout_error")"));
+  EXPECT_THAT(anthropic.body, HasSubstr(R"("type":"timeout_error"},"request_id")"));
 
   EXPECT_EQ(server_->engine().stats().finished_timeout, 3u);
   const std::string metrics = AskOnce(port(), "GET", "/metrics").body;

@@ -30,8 +30,8 @@ constexpr double kMostDecodeRise = 3;  // of one look: a machine that slept is n
 constexpr double kTrust = 0.8;
 // A token of a chunk half as large as any seen costs so many times more.
 constexpr double kSmallerChunkFactor = 1.3;
-// Steps on average may take so much longer than decoding alone, whatever the share: a fifth for reading.
-constexpr double kLeastSlowdown = 1.25;
+// Steps on average may take so much longer than decoding alone, whatever the share: a third for reading.
+constexpr double kLeastSlowdown = 1.5;
 // Where decoding alone takes long, a step may take so many times as much.
 constexpr double kStepSlowdown = 2;
 // What decoding alone takes is looked at after so many chunks beside it.

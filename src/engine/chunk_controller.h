@@ -13,7 +13,7 @@ struct PaceOptions {
   // Where decoding alone takes more than half of it, reading may take as long as decoding.
   double max_gap_seconds = 0.5;
   // What each decoding sequence keeps of the rate that one alone would have, on average, from 0 to 1; 0:
-  // nothing is promised. Reading is never slowed to less than a fifth of the time.
+  // nothing is promised. Reading is never slowed to less than a third of the time.
   double min_decode_share = 0.3;
 };
 

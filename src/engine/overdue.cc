@@ -9,12 +9,10 @@ std::optional<Error> Overdue(const RequestLimits& limits, bool waiting,
   using Seconds = std::chrono::duration<double>;
   const Seconds age = now - limits.submitted;
   if (limits.deadline && now >= *limits.deadline) {
-    return Error(
-        ErrorCode::kDeadlineExceeded,
-        fmt::format("the request's time is up: it was given {:.3g} s and {} after {:.3g} s; allow more "
-                    "time, ask for fewer tokens, or send a shorter prompt",
-                    Seconds(*limits.deadline - limits.submitted).count(),
-                    waiting ? "still waits for a slot" : "is not done", age.count()));
+    return Error(ErrorCode::kDeadlineExceeded,
+                 fmt::format("the request's time is up: it {} after {:.3g} s; allow more time, ask for fewer "
+                             "tokens, or send a shorter prompt",
+                             waiting ? "still waits for a slot" : "is not done", age.count()));
   }
   if (waiting && limits.max_queue_seconds > 0 && age.count() >= limits.max_queue_seconds) {
     return Error(
