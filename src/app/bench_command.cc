@@ -8,6 +8,7 @@ void AddBenchCommand(CLI::App& root, Invocation& invocation) {
   CLI::App* command = root.add_subcommand("bench", "Measure speed as a ratio to this machine's limits");
   command->require_subcommand(1);
   AddBenchContextCommand(*command, invocation);
+  AddBenchFairnessCommand(*command, invocation);
   AddBenchKernelsCommand(*command, invocation);
   AddBenchModelCommand(*command, invocation);
   AddBenchNumericsCommand(*command, invocation);

@@ -31,6 +31,7 @@ void AddServeCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 // Subcommands of `bench`.
 void AddBenchContextCommand(CLI::App& bench, Invocation& invocation);
+void AddBenchFairnessCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchModelCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchNumericsCommand(CLI::App& bench, Invocation& invocation);
