@@ -150,6 +150,7 @@ struct Shape {
   int64_t chunk;
   int64_t pool_tokens;
   bool reuse_prefixes = false;
+  SchedulePolicy policy = SchedulePolicy::kFair;
 };
 
 // Submits `requests` in the given order to one engine; outcomes by request.
@@ -162,6 +163,7 @@ std::vector<Outcome> RunTogether(const std::vector<GenerationRequest>& requests,
   Engine engine(std::move(model), {.max_num_seqs = shape.max_num_seqs,
                                    .max_queue = 200,
                                    .prefill_chunk = shape.chunk,
+                                   .schedule_policy = shape.policy,
                                    .repetition_limit_tokens = kMinRepetitionLimitTokens});
   std::map<size_t, std::shared_ptr<RecordingSink>> sinks;
   for (size_t i : order) {
@@ -189,10 +191,11 @@ TEST(EngineRandom, EveryRequestAnswersAsIfAlone) {
   }
   std::vector<size_t> order(requests.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  for (const Shape& shape :
-       {Shape{1, 1, 1, INT64_MAX}, Shape{4, 1, 1, INT64_MAX}, Shape{3, 7, 5, INT64_MAX},
-        Shape{16, 16, 16, INT64_MAX}, Shape{64, 512, 512, INT64_MAX}, Shape{8, 32, 10, 1500},
-        Shape{32, 64, 64, 1500}, Shape{32, 64, 64, 1410, true}}) {
+  for (const Shape& shape : {Shape{1, 1, 1, INT64_MAX}, Shape{4, 1, 1, INT64_MAX}, Shape{3, 7, 5, INT64_MAX},
+                             Shape{16, 16, 16, INT64_MAX}, Shape{64, 512, 512, INT64_MAX},
+                             Shape{8, 32, 10, 1500}, Shape{32, 64, 64, 1500}, Shape{32, 64, 64, 1410, true},
+                             Shape{16, 16, 16, 1500, true, SchedulePolicy::kFcfs},
+                             Shape{16, 16, 16, INT64_MAX, false, SchedulePolicy::kShortest}}) {
     std::shuffle(order.begin(), order.end(), rng);
     const std::vector<Outcome> together = RunTogether(requests, order, shape);
     ASSERT_EQ(together.size(), alone.size());

@@ -195,6 +195,27 @@ TEST(Engine, DecodesTogetherAndPrefillsInFairChunks) {
   EXPECT_EQ(rig.engine->stats().prompt_tokens_total, 25u);
 }
 
+// A token takes 0.1 ms: whole chunks would make whoever decodes wait for 0.2 s each time.
+TEST(Engine, ReadsInSmallerChunksWhileOthersDecode) {
+  const auto largest_beside_decoding = [](PaceOptions pace) {
+    Rig rig({.max_model_len = 20'000, .max_batch_tokens = 2048, .token_delay = 100us},
+            {.prefill_chunk = 2048, .pace = pace});
+    rig.model->PlayByDefault(std::vector<TokenId>(10'000, 20));
+    const auto decoding = rig.Start(Request({5}, 10'000));
+    EXPECT_TRUE(decoding.sink->WaitForTokens(5));
+    const auto reading = rig.Start(Request(std::vector<TokenId>(6000, 6), 1));
+    EXPECT_EQ(Reason(reading.sink), FinishReason::kLength);
+    size_t largest = 0;
+    for (const auto& step : rig.model->recorded_steps())
+      if (step.size() == 2) largest = std::max(largest, step[1].tokens.size());
+    return largest;
+  };
+  EXPECT_EQ(largest_beside_decoding({.max_gap_seconds = 0, .min_decode_share = 0}), 2047u);
+  const size_t paced = largest_beside_decoding({.max_gap_seconds = 0.02, .min_decode_share = 0});
+  EXPECT_LE(paced, 200u);
+  EXPECT_GE(paced, 20u);
+}
+
 TEST(Engine, CancelFreesTheSlotWhileQueuedPrefillingAndDecoding) {
   Rig rig({.max_batch_tokens = 4}, {.max_num_seqs = 2, .prefill_chunk = 4});
   rig.model->PlayByDefault(std::vector<TokenId>(1000, 20));

@@ -51,7 +51,8 @@ Loop::Loop(std::unique_ptr<StepModel> model, const EngineOptions& options, Stats
       planner_(ToPlannerOptions(options, *model_)),
       sampler_(model_->vocab_size()) {
   MILLRACE_CHECK(options.max_num_seqs >= 1 && options.max_num_seqs <= kMaxNumSeqs && options.max_queue >= 0 &&
-                     options.prefill_chunk >= 1 && options.repetition_limit_tokens >= 0,
+                     options.max_queue_seconds >= 0 && options.prefill_chunk >= 1 &&
+                     options.repetition_limit_tokens >= 0,
                  "engine options out of range: the flags' parser must refuse them");
   MILLRACE_CHECK(model_->max_batch_tokens() >= 1, "a model that takes no tokens");
   const auto slots = static_cast<size_t>(options.max_num_seqs);

@@ -217,7 +217,9 @@ void ScriptedModel::RecordStep(std::span<const StepItem> items) {
 }
 
 void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logits) {
-  if (options_.step_delay.count() > 0) std::this_thread::sleep_for(options_.step_delay);
+  std::chrono::microseconds duration = options_.step_delay;
+  for (const StepItem& item : items) duration += options_.token_delay * item.tokens.size();
+  if (duration.count() > 0) std::this_thread::sleep_for(duration);
   if (options_.step_period.count() > 0) {
     std::this_thread::sleep_until(next_step_);
     next_step_ = std::max(next_step_ + options_.step_period, std::chrono::steady_clock::now());

@@ -26,6 +26,7 @@ struct ScriptedModelOptions {
   // Sequences begin behind whatever begins like one that has ended.
   bool reuse_prefixes = false;
   std::chrono::microseconds step_delay{0};
+  std::chrono::microseconds token_delay{0};  // for each token of a step
   std::chrono::microseconds step_period{0};  // from the beginning of a step to that of the next, at least
   bool record_steps = true;                  // false: recorded_steps stays empty, for long runs
 };
