@@ -75,8 +75,9 @@ Status BenchFairness(const BenchFairnessFlags& flags) {
   const rig::MachineDescription machine = rig::DescribeMachine();
   const bool json = flags.common.json;
   if (!json) {
-    fmt::print("checkpoint {}\nmachine {}, {} processors; {} threads\n", flags.checkpoint, machine.processor,
-               machine.processors, options.threads);
+    fmt::print("checkpoint {}\nmachine {}, {} processors; {} threads; seconds {}\n", flags.checkpoint,
+               machine.processor, machine.processors, options.threads,
+               options.by_processor_time ? "of processor time" : "of the clock");
     fmt::print(
         "{} streams decode, {} prompts of {} tokens arrive; gap at most {:.0f} ms, share at least {}\n{}",
         options.streams, options.prompts, options.prompt_tokens, flags.max_inter_token_ms,
@@ -103,6 +104,7 @@ Status BenchFairness(const BenchFairnessFlags& flags) {
   const Comparison compared = Compare(rows, options.streams);
   if (json) {
     const boost::json::object object{{"checkpoint", flags.checkpoint},
+                                     {"by_processor_time", options.by_processor_time},
                                      {"cases", cases},
                                      {"short_prompts", shorts},
                                      {"prompt_rate_fair_over_fcfs", compared.fair_over_fcfs},
@@ -153,6 +155,9 @@ void AddBenchFairnessCommand(CLI::App& bench, Invocation& invocation) {
   command->add_option("--min-decode-share", options.pace.min_decode_share, "As of serve")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  command->add_flag(
+      "--processor-time", options.by_processor_time,
+      "Count seconds of the processors given instead of the clock's: for machines that others use");
   AddNumericsFlag(*command, options.numerics);
   AddBenchFlags(*command, flags->common);
   command->callback(

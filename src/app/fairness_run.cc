@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,21 +22,36 @@
 namespace millrace::app {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Nothing here takes as long; a wait that does has lost its engine.
 constexpr std::chrono::hours kForever{24};
 
-double SecondsBetween(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
+// Seconds since some moment, by the clock or of the processors that the process was given.
+class RunClock {
+ public:
+  explicit RunClock(const FairnessOptions& options)
+      : processor_(options.by_processor_time),
+        threads_(options.threads > 0 ? options.threads : engine::UsableProcessors()) {}
+
+  double Now() const {
+    timespec time{};
+    clock_gettime(processor_ ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+    const double seconds = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    return processor_ ? seconds / threads_ : seconds;
+  }
+
+ private:
+  bool processor_;
+  int threads_;
+};
 
 // When a sequence's tokens came. Any thread.
 class TimedSink final : public engine::TokenSink {
  public:
+  explicit TimedSink(const RunClock& clock) : clock_(clock) {}
+
   void OnToken(const engine::TokenEvent&) override {
     const std::lock_guard lock(mutex_);
-    times_.push_back(Clock::now());
+    times_.push_back(clock_.Now());
     changed_.notify_all();
   }
   void OnFinish(const engine::FinishEvent& event) override {
@@ -55,15 +71,16 @@ class TimedSink final : public engine::TokenSink {
                  fmt::format("a stream ended ({}) after {} tokens while it was measured",
                              engine::FinishReasonName(finish_->reason), times_.size()));
   }
-  std::vector<Clock::time_point> times() {
+  std::vector<double> times() {
     const std::lock_guard lock(mutex_);
     return times_;
   }
 
  private:
+  const RunClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Clock::time_point> times_;       // guarded by mutex_
+  std::vector<double> times_;                  // guarded by mutex_
   std::optional<engine::FinishEvent> finish_;  // guarded by mutex_
 };
 
@@ -74,13 +91,12 @@ struct StreamWindow {
   double longest_gap_s = 0;
 };
 
-StreamWindow Measure(const std::vector<Clock::time_point>& times, Clock::time_point begin,
-                     Clock::time_point end) {
+StreamWindow Measure(const std::vector<double>& times, double begin, double end) {
   StreamWindow window;
   for (size_t i = 0; i < times.size(); ++i) {
     window.tokens += times[i] > begin && times[i] <= end;
     if (i > 0 && times[i] > begin && times[i - 1] <= end)
-      window.longest_gap_s = std::max(window.longest_gap_s, SecondsBetween(times[i - 1], times[i]));
+      window.longest_gap_s = std::max(window.longest_gap_s, (times[i] - times[i - 1]));
   }
   return window;
 }
@@ -108,7 +124,7 @@ class Rig {
   // What a rate is measured over, at least.
   static constexpr size_t kMeasuredTokens = 24;
 
-  explicit Rig(const FairnessOptions& options) : options_(options) {}
+  explicit Rig(const FairnessOptions& options) : options_(options), clock_(options) {}
 
   struct Started {
     SeqId id;
@@ -116,11 +132,12 @@ class Rig {
   };
   Result<Started> Start(int64_t prompt_tokens, int64_t max_tokens);
   std::vector<TokenId> RandomPrompt(int64_t n);
-  double SlowestRate(Clock::time_point begin, Clock::time_point end);
+  double SlowestRate(double begin, double end);
   // Of the slowest stream, from now on.
   Result<double> MeasureRate();
 
   const FairnessOptions options_;
+  const RunClock clock_;
   engine::LoadedModel loaded_;
   std::unique_ptr<engine::Engine> engine_;
   std::vector<Started> streams_;
@@ -176,16 +193,16 @@ Result<Rig::Started> Rig::Start(int64_t prompt_tokens, int64_t max_tokens) {
   request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;
   request.sampling.max_tokens = max_tokens;
-  Started started{.id = {}, .sink = std::make_shared<TimedSink>()};
+  Started started{.id = {}, .sink = std::make_shared<TimedSink>(clock_)};
   MILLRACE_ASSIGN_OR_RETURN(started.id, engine_->Submit(std::move(request), started.sink));
   return started;
 }
 
-double Rig::SlowestRate(Clock::time_point begin, Clock::time_point end) {
+double Rig::SlowestRate(double begin, double end) {
   double slowest = 1e300;
   for (const Started& stream : streams_)
     slowest = std::min(slowest, Measure(stream.sink->times(), begin, end).tokens);
-  return slowest / SecondsBetween(begin, end);
+  return slowest / (end - begin);
 }
 
 Status Rig::StartStreams(FairnessCase& figures) {
@@ -206,9 +223,9 @@ Result<double> Rig::MeasureRate() {
   for (const Started& stream : streams_) MILLRACE_RETURN_IF_ERROR(stream.sink->WaitForTokens(1));
   TimedSink& first = *streams_.front().sink;
   const size_t before = first.times().size() - 1;
-  const Clock::time_point begin = first.times()[before];
-  Clock::time_point end = begin;
-  for (size_t n = kMeasuredTokens; SecondsBetween(begin, end) < options_.measured_s; ++n) {
+  const double begin = first.times()[before];
+  double end = begin;
+  for (size_t n = kMeasuredTokens; (end - begin) < options_.measured_s; ++n) {
     MILLRACE_RETURN_IF_ERROR(first.WaitForTokens(before + n + 1));
     n = first.times().size() - 1 - before;
     end = first.times()[before + n];
@@ -229,25 +246,25 @@ Status Rig::EndStreams(FairnessCase& figures) {
 }
 
 Status Rig::ReadPrompts(FairnessCase& figures) {
-  const Clock::time_point begin = Clock::now();
+  const double begin = clock_.Now();
   std::vector<Started> prompts;
   for (int i = 0; i < options_.prompts; ++i) {
     MILLRACE_ASSIGN_OR_RETURN(Started prompt, Start(options_.prompt_tokens, 1));
     prompts.push_back(std::move(prompt));
   }
-  Clock::time_point first = Clock::time_point::max();
-  Clock::time_point last = begin;
+  double first = 1e300;
+  double last = begin;
   for (const Started& prompt : prompts) {
     MILLRACE_RETURN_IF_ERROR(prompt.sink->WaitForTokens(1));
-    const Clock::time_point came = prompt.sink->times().front();
+    const double came = prompt.sink->times().front();
     first = std::min(first, came);
     last = std::max(last, came);
   }
   // The gap that the last chunk fell into must have ended.
   for (const Started& stream : streams_)
     MILLRACE_RETURN_IF_ERROR(stream.sink->WaitForTokens(stream.sink->times().size() + 1));
-  figures.reading_s = SecondsBetween(begin, last);
-  figures.first_token_s = SecondsBetween(begin, first);
+  figures.reading_s = (last - begin);
+  figures.first_token_s = (first - begin);
   figures.prompt_tokens_per_s =
       static_cast<double>(options_.prompts * options_.prompt_tokens) / figures.reading_s;
   figures.slowest_tokens_per_s = SlowestRate(begin, last);
@@ -266,10 +283,10 @@ Result<double> Rig::ShortBehind(int64_t huge_tokens) {
   const uint64_t before = engine_->stats().steps_total;
   while (engine_->stats().steps_total < before + kSteps)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const Clock::time_point begin = Clock::now();
+  const double begin = clock_.Now();
   MILLRACE_ASSIGN_OR_RETURN(const Started brief, Start(options_.short_prompt_tokens, 1));
   MILLRACE_RETURN_IF_ERROR(brief.sink->WaitForTokens(1));
-  const double seconds = SecondsBetween(begin, brief.sink->times().front());
+  const double seconds = (brief.sink->times().front() - begin);
   engine_->Cancel(huge.id);
   return seconds;
 }

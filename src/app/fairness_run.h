@@ -23,6 +23,9 @@ struct FairnessOptions {
   engine::PaceOptions pace = {};
   double measured_s = 2;  // of undisturbed decoding, before and after; at least
   int threads = 0;        // 0: one a processor
+  // Seconds are those of the processors that the process was given, for machines that others use: what the
+  // clock of a machine of its own would show, but for what the engine itself saw of the clock.
+  bool by_processor_time = false;
   model::Numerics numerics = model::Numerics::kReference;
 };
 

@@ -63,8 +63,6 @@ TEST_F(FairnessRunTest, MeasuresEachScheduleThroughAWholeEngine) {
     EXPECT_LE(row.first_token_s, row.reading_s) << row.name;
     EXPECT_GE(row.stream_tokens_per_s, 2 * row.slowest_tokens_per_s) << row.name;
   }
-  // One after the other: the first is long through when the last is.
-  EXPECT_LT(cases_[1].first_token_s / cases_[1].reading_s, 0.7) << "one after the other";
   ASSERT_EQ(shorts_.size(), 2u);
   EXPECT_EQ(shorts_[0].huge_tokens, 300);
   EXPECT_EQ(shorts_[1].huge_tokens, 1200);

@@ -30,8 +30,10 @@ constexpr double kMostDecodeRise = 3;  // of one look: a machine that slept is n
 constexpr double kTrust = 0.8;
 // A token of a chunk half as large as any seen costs so many times more.
 constexpr double kSmallerChunkFactor = 1.3;
-// Steps on average may take so much longer than decoding alone, whatever the share: a third for reading.
-constexpr double kLeastSlowdown = 1.5;
+// Time without reading after a chunk is at most so many times what the chunk took, the decoding beside it
+// included: a third for reading, by the clock and not by estimates.
+constexpr double kMostDecoding = 2;
+constexpr double kMostPauseSeconds = 60;
 // Where decoding alone takes long, a step may take so many times as much.
 constexpr double kStepSlowdown = 2;
 // What decoding alone takes is looked at after so many chunks beside it.
@@ -39,8 +41,6 @@ constexpr int64_t kMeasureEvery = 64;
 // And after so many if one was a surprise: it took this much more or less than was expected.
 constexpr int64_t kMeasureSoonest = 8;
 constexpr double kSurprise = 0.3;
-// However wrong the estimates are: one chunk in so many times the longest step.
-constexpr double kLongestPause = 8;
 
 int SizeClass(int64_t tokens) {
   return std::bit_width(static_cast<uint64_t>(tokens)) - 1;
@@ -67,9 +67,7 @@ int64_t ChunkController::NextChunk(int64_t decode_rows) const {
   const auto alone = DecodeSeconds(decode_rows);
   if (!alone || chunks_since_measured_ >= (surprised_ ? kMeasureSoonest : kMeasureEvery)) return 0;
   const double limit = StepLimit(decode_rows);
-  const bool may_pause =
-      since_chunk_seconds_ < kLongestPause * std::max(limit == kUnlimited ? 0 : limit, *alone);
-  if (debt_seconds_ > 0 && (may_pause || limit == kUnlimited)) return 0;
+  if (debt_seconds_ > 0 && since_chunk_seconds_ + *alone <= pause_seconds_) return 0;
   if (limit == kUnlimited) return max_chunk_;
   const auto growth = static_cast<int64_t>(kGrowth * static_cast<double>(last_chunk_));
   const int64_t least = std::min(kSmallestChunk, max_chunk_);
@@ -81,7 +79,6 @@ int64_t ChunkController::NextChunk(int64_t decode_rows) const {
 void ChunkController::OnStep(const StepCost& cost) {
   if (cost.decode_rows == 0) {
     debt_seconds_ = 0;
-    since_chunk_seconds_ = 0;
     // Weights are read for the chunk alone here: too dear, but better than nothing.
     const bool unknown =
         cost.prefill_tokens > 0 && token_seconds_[static_cast<size_t>(SizeClass(cost.prefill_tokens))] == 0;
@@ -92,17 +89,26 @@ void ChunkController::OnStep(const StepCost& cost) {
     LearnDecode(cost);
     since_chunk_seconds_ += cost.seconds;
   } else {
-    ++chunks_since_measured_;
-    since_chunk_seconds_ = 0;
-    last_chunk_ = cost.prefill_tokens;
     const double alone = DecodeSeconds(cost.decode_rows).value_or(0);
+    OnChunk(cost, alone);
     LearnDeviation(cost, alone);
     // Less than decoding alone: that belief is wrong, and nothing is to be learned of the chunk.
     if (cost.seconds > alone) LearnChunk(cost, cost.seconds - alone);
   }
-  const double mean = MeanLimit(cost.decode_rows);
+  const double mean = MeanSeconds();
   // What is left over of one step may be used by the next ones, no more.
   if (mean < kUnlimited) debt_seconds_ = std::max(-mean, debt_seconds_ + cost.seconds - mean);
+}
+
+void ChunkController::OnChunk(const StepCost& cost, double alone) {
+  ++chunks_since_measured_;
+  last_chunk_ = cost.prefill_tokens;
+  // Of a step that was longer than it may be, a machine that slept, only what it may be.
+  const double reading = std::min(cost.seconds, StepLimit(cost.decode_rows)) - alone;
+  pause_seconds_ = std::clamp(kMostDecoding * reading - alone, 0.0, kMostPauseSeconds);
+  since_chunk_seconds_ = 0;
+  // What could not be made good until now is forgiven.
+  debt_seconds_ = std::min(debt_seconds_, 0.0);
 }
 
 std::optional<double> ChunkController::DecodeSeconds(int64_t rows) const {
@@ -118,19 +124,15 @@ std::optional<double> ChunkController::DecodeSeconds(int64_t rows) const {
   return std::nullopt;
 }
 
-std::optional<double> ChunkController::SoloSeconds() const {
-  return DecodeSeconds(1);
-}
-
 double ChunkController::StepLimit(int64_t decode_rows) const {
   if (options_.max_gap_seconds == 0) return kUnlimited;
   return std::max(options_.max_gap_seconds, kStepSlowdown * DecodeSeconds(decode_rows).value_or(0));
 }
 
-double ChunkController::MeanLimit(int64_t decode_rows) const {
-  const auto solo = SoloSeconds();
+double ChunkController::MeanSeconds() const {
+  const auto solo = DecodeSeconds(1);
   if (options_.min_decode_share == 0 || !solo) return kUnlimited;
-  return std::max(*solo / options_.min_decode_share, kLeastSlowdown * DecodeSeconds(decode_rows).value_or(0));
+  return *solo / options_.min_decode_share;
 }
 
 double ChunkController::TokenSeconds(int size_class) const {

@@ -52,13 +52,13 @@ class ChunkController {
   // Chunks of [2^i, 2^(i+1)) tokens are of size class i.
   static constexpr int kSizeClasses = 40;
 
-  std::optional<double> SoloSeconds() const;
-  // The longest step, and the longest on average; infinite where nothing is promised or known.
+  // The longest step, and what one may take on average; infinite where nothing is promised or known.
   double StepLimit(int64_t decode_rows) const;
-  double MeanLimit(int64_t decode_rows) const;
+  double MeanSeconds() const;
   double TokenSeconds(int size_class) const;
   // The largest chunk that is thought to take at most `seconds`.
   int64_t FittingChunk(double seconds) const;
+  void OnChunk(const StepCost& cost, double alone);
   void LearnDecode(const StepCost& cost);
   void LearnDeviation(const StepCost& cost, double alone);
   void LearnChunk(const StepCost& cost, double chunk_seconds);
@@ -73,6 +73,7 @@ class ChunkController {
   double deviation_ = 0;  // of steps from what was expected, relative
 
   double debt_seconds_ = 0;            // by how much decoding is behind its share; below 0: ahead
+  double pause_seconds_ = 0;           // that it may take to make that good
   double since_chunk_seconds_ = 0;     // of steps, since prompts were read last
   bool surprised_ = false;             // by a step with a chunk, since then
   int64_t chunks_since_measured_ = 0;  // since a step showed what decoding alone takes

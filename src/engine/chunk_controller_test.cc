@@ -221,7 +221,8 @@ TEST(ChunkController, ReadingGetsAThirdOfTheTimeWhateverTheShare) {
     total += cost.seconds;
     decoding += machine.Seconds({cost.decode_rows, 0, 0}, 0, 0);
   }
-  EXPECT_NEAR((total - decoding) / total, 0.333, 0.02);
+  EXPECT_GE((total - decoding) / total, 1.0 / 3);
+  EXPECT_LE((total - decoding) / total, 0.5) << "and little more";
 }
 
 // The machine was asleep for an hour in the middle of a step.
@@ -252,6 +253,40 @@ TEST(ChunkController, DecodingThatBecomesFasterIsNoticed) {
   const auto costs = bench.Steps(100, 4);
   EXPECT_LE(Longest(costs), 0.5);
   EXPECT_GT(Mean(costs), 0.4);
+}
+
+// Processes of others take the processor away for whole slices of time: most steps are as short as ever, some
+// many times as long, so that estimates are wrong nearly always.
+TEST(ChunkController, ReadingGetsItsTimeOnAMachineThatOthersUse) {
+  const MachineModel machine{.base = 0.0005, .decode_row = 0.0003, .prefill_token = 0.0001};
+  for (const double stolen : {0.5, 0.8, 0.9}) {
+    std::mt19937 rng(3);
+    double left = 0.004;  // of our slice
+    const auto clock = [&](double seconds) {
+      double passed = seconds;
+      for (; seconds > left; left = std::uniform_real_distribution(0.001, 0.010)(rng)) {
+        seconds -= left;
+        passed += left * stolen / (1 - stolen) * std::uniform_real_distribution(0.0, 2.0)(rng);
+      }
+      left -= seconds;
+      return passed;
+    };
+    ChunkController controller({}, 64, 64);
+    double total = 0;
+    double reading = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      const StepCost alone{i < 50 ? 1 : 2, 0, 0};
+      StepCost cost = alone;
+      if (i >= 50) cost.prefill_tokens = controller.NextChunk(2);
+      const double seconds = machine.Seconds(cost, 0, i);
+      cost.seconds = clock(seconds);
+      controller.OnStep(cost);
+      total += seconds;
+      reading += seconds - machine.Seconds(alone, 0, i);
+    }
+    EXPECT_GE(reading / total, 0.2) << stolen << ": a third by the clock";
+    EXPECT_LE(reading / total, 0.65) << stolen << ": two streams keep 0.3 of what one has in 0.4 of the time";
+  }
 }
 
 TEST(ChunkController, KnowsDecodingByTheNearestCountOfRows) {
