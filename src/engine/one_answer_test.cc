@@ -151,7 +151,7 @@ class OneAnswer : public testing::Test {
     Loop loop(std::make_unique<Lent>(model, unused, 0), {.max_num_seqs = 1, .prefill_chunk = kMaxModelLen},
               board);
     auto sink = std::make_shared<RecordingSink>();
-    EXPECT_TRUE(board.TryJoinQueue(1));
+    EXPECT_TRUE(board.TryJoinQueue(1, std::ssize(request.prompt)));
     loop.Enqueue({SeqId{1}, request, sink, std::chrono::steady_clock::now()});
     while (!loop.idle()) loop.Step();
     return AnswerOf(*sink);
@@ -170,7 +170,12 @@ class OneAnswer : public testing::Test {
         growing ? max_num_seqs : 1 + static_cast<int>(rng() % static_cast<unsigned>(max_num_seqs));
     const int64_t chunk = std::vector<int64_t>{3, 16, 31, 64, 256}[rng() % 5];
     Loop loop(std::make_unique<Lent>(model, rng, rng() % 3 == 0 ? 1 + rng() % 30 : 0),
-              {.max_num_seqs = seqs, .max_queue = 100, .prefill_chunk = chunk}, board);
+              {.max_num_seqs = seqs,
+               .max_queue = 100,
+               .prefill_chunk = chunk,
+               .schedule_policy = kSchedulePolicies[rng() % kSchedulePolicies.size()],
+               .pace = rng() % 2 == 0 ? PaceOptions{} : PaceOptions{0, 0}},
+              board);
     struct Sent {
       size_t request;
       std::shared_ptr<RecordingSink> sink;
@@ -182,7 +187,7 @@ class OneAnswer : public testing::Test {
       while (sent.size() < n && (growing || loop.idle() || rng() % 3 == 0)) {
         const size_t from = growing ? requests_.size() - 10 : 0;
         Sent one{from + rng() % (requests_.size() - from), std::make_shared<RecordingSink>()};
-        ASSERT_TRUE(board.TryJoinQueue(200));
+        ASSERT_TRUE(board.TryJoinQueue(200, std::ssize(requests_[one.request].prompt)));
         loop.Enqueue(
             {SeqId{sent.size()}, requests_[one.request], one.sink, std::chrono::steady_clock::now()});
         sent.push_back(std::move(one));
