@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/event_stream.h"
+
 namespace millrace::api {
 namespace {
 
@@ -163,15 +165,12 @@ ClientResponse AskOnce(uint16_t port, std::string_view method, std::string_view 
 }
 
 std::vector<std::string> EventData(std::string_view body) {
-  std::vector<std::string> events;
-  while (!body.empty()) {
-    const size_t end = std::min(body.find("\n\n"), body.size());
-    std::string_view event = body.substr(0, end);
-    if (event.starts_with("event: ")) event.remove_prefix(std::min(event.find('\n') + 1, event.size()));
-    if (event.starts_with("data: ")) events.emplace_back(event.substr(6));
-    body.remove_prefix(std::min(end + 2, body.size()));
-  }
-  return events;
+  std::vector<std::string> data;
+  EventStreamReader reader;
+  const Result<std::vector<StreamEvent>> events = reader.Feed(std::string(body) + "\n\n");
+  if (!events.ok()) return data;
+  for (const StreamEvent& event : *events) data.push_back(event.data);
+  return data;
 }
 
 }  // namespace millrace::api

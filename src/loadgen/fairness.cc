@@ -1,0 +1,205 @@
+#include "loadgen/fairness.h"
+
+#include <boost/asio/this_coro.hpp>
+#include <boost/json.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "loadgen/run_loop.h"
+
+namespace millrace::loadgen {
+
+namespace asio = boost::asio;
+
+StreamShare ShareBetween(std::span<const TimePoint> times, TimePoint begin, TimePoint end,
+                         double tokens_per_event) {
+  StreamShare share;
+  int64_t n_events = 0;
+  TimePoint last = begin;
+  for (const TimePoint time : times) {
+    if (time < begin) continue;
+    if (time > end) break;
+    ++n_events;
+    share.longest_gap_s = std::max(share.longest_gap_s, Seconds(time - last));
+    last = time;
+  }
+  share.longest_gap_s = std::max(share.longest_gap_s, Seconds(end - last));
+  share.tokens_per_s = static_cast<double>(n_events) * tokens_per_event / Seconds(end - begin);
+  return share;
+}
+
+std::optional<double> FairnessResult::SlowestKept() const {
+  if (streams.empty() || solo_tok_s <= 0) return std::nullopt;
+  const auto slowest = std::ranges::min_element(streams, {}, &StreamFairness::during_tok_s);
+  return slowest->during_tok_s / solo_tok_s;
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{2};
+constexpr int kMaxEmptyAnswers = 8;  // of a stream in a row
+
+class Fairness {
+ public:
+  Fairness(LoadSession& session, const FairnessOptions& options, FairnessResult& result)
+      : session_(session), options_(options), result_(result) {
+    streams_.resize(static_cast<size_t>(options.decode_streams));
+  }
+
+  asio::awaitable<void> Run() {
+    TaskGroup prompts(co_await asio::this_coro::executor);
+    TaskGroup streams(co_await asio::this_coro::executor);
+    if (options_.decode_streams > 0) {
+      co_await MeasureSolo();
+      if (error_) co_return;
+    }
+    for (Stream& stream : streams_) streams.Spawn(Decode(stream));
+    const TimePoint joined = co_await WaitForAll(1);
+    const TimePoint warm = co_await WaitForAll(options_.solo_tokens);
+    if (error_) co_return;
+    reading_begin_ = Clock::now();
+    for (int i = 0; i < options_.long_prompts; ++i)
+      prompts.Spawn(Read(options_.long_input_tokens, /*is_long=*/true));
+    prompts.Spawn(Read(options_.short_input_tokens, /*is_long=*/false));
+    co_await prompts.Join();
+    // Returning ends the streams' connections.
+    Report(joined, warm);
+  }
+
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  struct Stream {
+    std::vector<TimePoint> times;  // of all its answers
+    std::vector<TimePoint> begins;
+  };
+
+  ChatRequest DecodeRequest(int64_t max_tokens) {
+    ChatRequest request;
+    request.messages = {Message("user", session_.text.Prompt(options_.decode_input_tokens))};
+    request.max_tokens = max_tokens;
+    request.ignore_eos = true;
+    request.temperature = options_.decode_temperature;
+    return request;
+  }
+
+  // Asks until enough tokens have been timed: an answer may end early all the same.
+  asio::awaitable<void> MeasureSolo() {
+    double n_timed = 0, decode_s = 0, n_events = 0, n_tokens = 0;
+    for (int n_empty = 0; n_timed < static_cast<double>(options_.solo_tokens);) {
+      const RequestRecord record = co_await session_.client.Ask(DecodeRequest(options_.solo_tokens + 1));
+      if (!record.ok() || (record.text_times.size() < 2 && ++n_empty == kMaxEmptyAnswers)) {
+        const std::string why =
+            record.failure ? fmt::format("{}: {}", record.failure->Name(), record.failure->detail)
+                           : "answers of fewer than two pieces of text";
+        error_ = Error(ErrorCode::kIo, fmt::format("the rate of one stream alone cannot be measured: {}", why));
+        co_return;
+      }
+      if (record.text_times.size() < 2) continue;
+      const auto events = static_cast<double>(record.text_times.size());
+      n_events += events;
+      n_tokens += record.usage ? static_cast<double>(record.usage->completion_tokens) : events;
+      n_timed += events - 1;
+      decode_s += Seconds(record.text_times.back() - record.text_times.front());
+      for (size_t i = 1; i < record.text_times.size(); ++i)
+        result_.solo_gap_s.Add(Seconds(record.text_times[i] - record.text_times[i - 1]));
+    }
+    tokens_per_event_ = n_tokens / n_events;
+    result_.solo_tok_s = decode_s > 0 ? n_timed * tokens_per_event_ / decode_s : 0;
+  }
+
+  // Until the run ends: its frame is destroyed then.
+  asio::awaitable<void> Decode(Stream& stream) {
+    int n_empty = 0;
+    while (!error_) {
+      ChatRequest request = DecodeRequest(options_.decode_output_tokens);
+      request.on_text = [&stream](TimePoint time) { stream.times.push_back(time); };
+      stream.begins.push_back(Clock::now());
+      const RequestRecord record = co_await session_.client.Ask(std::move(request));
+      result_.summary.Add(record);
+      n_empty = record.text_times.empty() ? n_empty + 1 : 0;
+      if (n_empty < kMaxEmptyAnswers) continue;
+      const std::string why =
+          record.failure ? fmt::format("{}: {}", record.failure->Name(), record.failure->detail) : "no text";
+      error_ = Error(ErrorCode::kIo, fmt::format("a decoding stream gets nothing: {}", why));
+    }
+  }
+
+  // Returns when every stream has given so many texts (or one has failed): that instant.
+  asio::awaitable<TimePoint> WaitForAll(int64_t n_texts) {
+    const auto is_short = [&](const Stream& stream) {
+      return static_cast<int64_t>(stream.times.size()) < n_texts;
+    };
+    while (!error_ && std::ranges::any_of(streams_, is_short)) co_await SleepUntil(Clock::now() + kPoll);
+    co_return Clock::now();
+  }
+
+  asio::awaitable<void> Read(int64_t n_tokens, bool is_long) {
+    ChatRequest request;
+    request.messages = {Message("user", session_.text.Prompt(n_tokens))};
+    request.max_tokens = options_.output_tokens;
+    request.ignore_eos = true;
+    const RequestRecord record = co_await session_.client.Ask(std::move(request));
+    result_.summary.Add(record);
+    if (!record.ok() || record.text_times.empty()) co_return;
+    const double ttft_s = Seconds(record.text_times.front() - record.sent);
+    if (!is_long) {
+      result_.short_ttft_s = ttft_s;
+      co_return;
+    }
+    result_.long_ttft_s.Add(ttft_s);
+    reading_end_ = std::max(reading_end_, record.text_times.front());
+    if (record.usage)
+      result_.long_prompt_tokens += record.usage->prompt_tokens - record.usage->cached_tokens.value_or(0);
+  }
+
+  void Report(TimePoint joined, TimePoint warm) {
+    if (reading_end_ <= reading_begin_) {
+      result_.notes.emplace_back("no long prompt was answered: nothing was measured beside them");
+      return;
+    }
+    result_.reading_s = Seconds(reading_end_ - reading_begin_);
+    for (const Stream& stream : streams_) {
+      StreamFairness& figures = result_.streams.emplace_back();
+      if (warm > joined)
+        figures.before_tok_s = ShareBetween(stream.times, joined, warm, tokens_per_event_).tokens_per_s;
+      const StreamShare during = ShareBetween(stream.times, reading_begin_, reading_end_, tokens_per_event_);
+      figures.during_tok_s = during.tokens_per_s;
+      figures.longest_gap_s = during.longest_gap_s;
+      figures.answers = 1 + static_cast<int>(std::ranges::count_if(stream.begins, [&](TimePoint begin) {
+                          return begin > reading_begin_ && begin < reading_end_;
+                        }));
+      if (figures.answers > 1) ++n_restarted_;
+    }
+    if (n_restarted_ > 0) {
+      result_.notes.push_back(
+          fmt::format("{} streams ended an answer and asked again while prompts were read: the wait for the "
+                      "next first token counts as a gap; raise --decode-output-len",
+                      n_restarted_));
+    }
+  }
+
+  LoadSession& session_;
+  const FairnessOptions& options_;
+  FairnessResult& result_;
+  std::vector<Stream> streams_;
+  double tokens_per_event_ = 1;
+  int n_restarted_ = 0;
+  TimePoint reading_begin_{}, reading_end_{};
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<FairnessResult> RunFairness(LoadSession& session, const FairnessOptions& options) {
+  FairnessResult result;
+  Fairness fairness(session, options, result);
+  result.interrupted = RunLoop([&] { return fairness.Run(); }) == LoopEnd::kInterrupted;
+  if (fairness.error()) return *fairness.error();
+  return result;
+}
+
+}  // namespace millrace::loadgen
