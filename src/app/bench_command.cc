@@ -13,6 +13,7 @@ void AddBenchCommand(CLI::App& root, Invocation& invocation) {
   AddBenchModelCommand(*command, invocation);
   AddBenchNumericsCommand(*command, invocation);
   AddBenchServeCommand(*command, invocation);
+  AddBenchSoakCommand(*command, invocation);
   AddBenchTokenizerCommand(*command, invocation);
 }
 

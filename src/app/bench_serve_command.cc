@@ -43,14 +43,16 @@ void AddRandomFlags(CLI::App& command, BenchServeFlags& flags) {
   command.add_option("--num-prompts", flags.num_prompts, "Requests")
       ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
       ->capture_default_str();
-  command.add_option("--request-rate", flags.request_rate,
-                     "Open loop: arrivals a second, a Poisson process; inf: closed loop")
+  command
+      .add_option("--request-rate", flags.request_rate,
+                  "Open loop: arrivals a second, a Poisson process; inf: closed loop")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
-      .add_option("--max-concurrency", flags.max_concurrency,
-                  "Requests at once; 0: 8 in a closed loop, no limit in an open one and for conversations, 1 for "
-                  "needles")
+      .add_option(
+          "--max-concurrency", flags.max_concurrency,
+          "Requests at once; 0: 8 in a closed loop, no limit in an open one and for conversations, 1 for "
+          "needles")
       ->check(CLI::Range(0, kMaxStreams))
       ->capture_default_str();
   command
@@ -73,7 +75,8 @@ void AddRandomFlags(CLI::App& command, BenchServeFlags& flags) {
 CLI::Option* AddConversationFlags(CLI::App& command, loadgen::ConversationsOptions& options) {
   const auto whole = CLI::Range(1, kMaxStreams);
   CLI::Option* const kind =
-      command.add_option("--conversations", options.conversations, "Conversations side by side")->check(whole);
+      command.add_option("--conversations", options.conversations, "Conversations side by side")
+          ->check(whole);
   command.add_option("--turns", options.turns, "Questions of each")->check(whole)->capture_default_str();
   command.add_option("--system-len", options.system_tokens, "Tokens of the system prompt that all share")
       ->check(CLI::Range(int64_t{1}, kMaxTokens))
@@ -97,22 +100,25 @@ CLI::Option* AddFairnessFlags(CLI::App& command, loadgen::FairnessOptions& optio
   command.add_option("--long-input-len", options.long_input_tokens, "Tokens of each")
       ->check(tokens)
       ->capture_default_str();
-  command.add_option("--short-input-len", options.short_input_tokens, "Tokens of the prompt sent behind them")
+  command
+      .add_option("--short-input-len", options.short_input_tokens, "Tokens of the prompt sent behind them")
       ->check(tokens)
       ->capture_default_str();
   command.add_option("--decode-output-len", options.decode_output_tokens, "Tokens of an answer of a stream")
       ->check(tokens)
       ->capture_default_str();
-  command.add_option("--solo-tokens", options.solo_tokens, "Tokens that a stream's rate alone is measured over")
+  command
+      .add_option("--solo-tokens", options.solo_tokens, "Tokens that a stream's rate alone is measured over")
       ->check(CLI::Range(int64_t{2}, kMaxTokens))
       ->capture_default_str();
   return kind;
 }
 
 CLI::Option* AddNeedleFlags(CLI::App& command, loadgen::NeedlesOptions& options) {
-  CLI::Option* const kind =
-      command.add_option("--needles", options.needles, "Prompts of --input-len at each depth, with a fact to find")
-          ->check(CLI::Range(1, kMaxStreams));
+  CLI::Option* const kind = command
+                                .add_option("--needles", options.needles,
+                                            "Prompts of --input-len at each depth, with a fact to find")
+                                ->check(CLI::Range(1, kMaxStreams));
   command.add_option("--needle-depths", options.depths, "Where the facts stand, in percent")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 100.0))
@@ -214,10 +220,11 @@ Status BenchServe(LoadKind kind, const BenchServeFlags& flags) {
 
 void AddBenchServeCommand(CLI::App& bench, Invocation& invocation) {
   auto flags = std::make_shared<BenchServeFlags>();
-  CLI::App* command =
-      bench.add_subcommand("serve", "Load a server of OpenAI's API over HTTP and measure what its clients see");
+  CLI::App* command = bench.add_subcommand(
+      "serve", "Load a server of OpenAI's API over HTTP and measure what its clients see");
   command->footer(
-      "Without --conversations, --decode-streams or --needles: independent random prompts, each with a nonce in "
+      "Without --conversations, --decode-streams or --needles: independent random prompts, each with a nonce "
+      "in "
       "front.\nDocumented in docs/bench-serve.md.");
   AddLoadFlags(*command, flags->common);
   AddRandomFlags(*command, *flags);

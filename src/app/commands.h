@@ -36,6 +36,7 @@ void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchModelCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchNumericsCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchServeCommand(CLI::App& bench, Invocation& invocation);
+void AddBenchSoakCommand(CLI::App& bench, Invocation& invocation);
 void AddBenchTokenizerCommand(CLI::App& bench, Invocation& invocation);
 
 }  // namespace millrace::app

@@ -19,7 +19,8 @@ void AddLoadFlags(CLI::App& command, LoadFlags& flags) {
   constexpr double kMaxSeconds = 30 * 24 * 3600;
   command.add_option("url,--base-url", flags.url, "The server, http://HOST:PORT")->required();
   command.add_option("--model,-m", flags.model, "Model to ask for; without it the first of /v1/models");
-  command.add_option("--api-key", flags.api_keys.keys, "Key of the server; other users of the machine see it");
+  command.add_option("--api-key", flags.api_keys.keys,
+                     "Key of the server; other users of the machine see it");
   command.add_option("--api-key-file", flags.api_keys.files,
                      "File with the key; without either MILLRACE_API_KEY or VLLM_API_KEY");
   command.add_option("--seed", flags.seed, "Of words, lengths, arrivals and choices; nonces never repeat")
@@ -37,7 +38,9 @@ void AddLoadFlags(CLI::App& command, LoadFlags& flags) {
   command.add_option("--timeout", flags.timeout_s, "Seconds that a request may take")
       ->check(CLI::Range(0.001, kMaxSeconds))
       ->capture_default_str();
-  command.add_option("--stall-timeout", flags.stall_timeout_s, "Seconds without a byte until a request counts as stalled")
+  command
+      .add_option("--stall-timeout", flags.stall_timeout_s,
+                  "Seconds without a byte until a request counts as stalled")
       ->check(CLI::Range(0.001, kMaxSeconds))
       ->capture_default_str();
   command
@@ -62,8 +65,9 @@ Result<loadgen::LoadSessionOptions> ToSessionOptions(const LoadFlags& flags, con
     boost::system::error_code failure;
     const boost::json::value body = boost::json::parse(flags.extra_body, failure);
     if (failure || !body.is_object()) {
-      return Error(ErrorCode::kInvalidArgument,
-                   fmt::format("--extra-body '{}' is not a JSON object, as {{\"top_k\": 1}} is", flags.extra_body));
+      return Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--extra-body '{}' is not a JSON object, as {{\"top_k\": 1}} is", flags.extra_body));
     }
     options.chat.extra_body = body.get_object();
   }

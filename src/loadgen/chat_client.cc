@@ -63,8 +63,8 @@ class BodyTaker {
     } else if (reply.left) {
       record_.left = true;
     } else if (reply.status != 200) {
-      record_.failure = Failure{
-          .kind = FailureKind::kHttpStatus, .status = reply.status, .detail = ErrorText(other_body_)};
+      record_.failure =
+          Failure{.kind = FailureKind::kHttpStatus, .status = reply.status, .detail = ErrorText(other_body_)};
     } else if (!reply.content_type.starts_with("text/event-stream")) {
       record_.failure = Failure{
           .kind = FailureKind::kMalformedEvent,
@@ -94,7 +94,11 @@ std::string ChatClient::BodyOf(const ChatRequest& request) const {
                     {"stream", true},
                     {"stream_options", {{"include_usage", true}}}};
   if (!request.tools.empty()) body["tools"] = request.tools;
-  if (request.ignore_eos.value_or(options_.ignore_eos)) body["ignore_eos"] = true;
+  if (request.ignore_eos.value_or(options_.ignore_eos)) {
+    body["ignore_eos"] = true;
+    // Where it is known, the end token is not even chosen: a run of them would be tokens without text.
+    body["min_tokens"] = request.max_tokens;
+  }
   for (const auto& member : options_.extra_body) body[member.key()] = member.value();
   return json::serialize(body);
 }
@@ -110,13 +114,13 @@ asio::awaitable<std::optional<double>> ChatClient::Try(const ChatRequest& reques
   const HttpClient::BodySink sink = [&taker](const HttpReply& head, std::string_view part) {
     return taker.Take(head, part);
   };
-  const HttpReply reply = co_await http_.Ask(std::move(ask), sink);
+  const HttpReply reply = co_await http_.Ask(ask, sink);
   taker.Finish(reply);
   record.ended = Clock::now();
   co_return reply.retry_after_s;
 }
 
-asio::awaitable<RequestRecord> ChatClient::Ask(ChatRequest request) const {
+asio::awaitable<RequestRecord> ChatClient::Ask(const ChatRequest& request) const {
   RequestRecord record;
   const std::string body = BodyOf(request);
   record.sent = Clock::now();

@@ -19,11 +19,11 @@ namespace millrace::loadgen {
 struct ChatOptions {
   std::string model;
   double temperature = 0;
-  bool ignore_eos = false;           // vLLM's and SGLang's field; sent only when true
-  boost::json::object extra_body;    // members of every request's body; they win
-  int max_retries = 0;               // of one request after 429 or 503
-  double retry_wait_s = 1;           // when the server gives no Retry-After; doubled at each retry
-  double max_retry_wait_s = 60;      // a longer Retry-After is not waited out in full
+  bool ignore_eos = false;         // answers of full length, by vLLM's and SGLang's fields
+  boost::json::object extra_body;  // members of every request's body; they win
+  int max_retries = 0;             // of one request after 429 or 503
+  double retry_wait_s = 1;         // when the server gives no Retry-After; doubled at each retry
+  double max_retry_wait_s = 60;    // a longer Retry-After is not waited out in full
 };
 
 // One request, and when to walk away from it.
@@ -31,11 +31,11 @@ struct ChatRequest {
   boost::json::array messages;
   boost::json::array tools;
   int64_t max_tokens = 16;
-  std::optional<bool> ignore_eos;                         // instead of that of the options
-  std::optional<double> temperature;                      // the same
-  std::optional<std::chrono::milliseconds> leave_after;   // disconnect then
-  std::optional<int> leave_after_events;                  // disconnect after so many events with text
-  std::function<void(TimePoint)> on_text;                 // at each event with text
+  std::optional<bool> ignore_eos;                        // instead of that of the options
+  std::optional<double> temperature;                     // the same
+  std::optional<std::chrono::milliseconds> leave_after;  // disconnect then
+  std::optional<int> leave_after_events;                 // disconnect after so many events with text
+  std::function<void(TimePoint)> on_text;                // at each event with text
 };
 
 // What became of a request.
@@ -57,7 +57,8 @@ class ChatClient {
  public:
   ChatClient(HttpClient http, ChatOptions options) : http_(std::move(http)), options_(std::move(options)) {}
 
-  boost::asio::awaitable<RequestRecord> Ask(ChatRequest request) const;
+  // `request` must live until the record is there.
+  boost::asio::awaitable<RequestRecord> Ask(const ChatRequest& request) const;
   // The body that Ask sends.
   std::string BodyOf(const ChatRequest& request) const;
 

@@ -27,8 +27,8 @@ void ReuseMeter::Add(const Usage& usage, std::optional<int64_t> previous_prompt_
     reuse_by_turn_.Add(static_cast<double>(*usage.cached_tokens) /
                        static_cast<double>(*previous_prompt_tokens));
   }
-  recomputed_tokens_.Add(static_cast<double>(std::max<int64_t>(
-      0, std::min(*previous_prompt_tokens, usage.prompt_tokens) - *usage.cached_tokens)));
+  recomputed_tokens_.Add(static_cast<double>(
+      std::max<int64_t>(0, std::min(*previous_prompt_tokens, usage.prompt_tokens) - *usage.cached_tokens)));
 }
 
 double ReuseMeter::reuse() const {
@@ -61,11 +61,12 @@ class Conversations {
                                                std::chrono::duration<double>(options_.think_s)));
       }
       co_await gate.Enter();
-      messages.push_back(Message("user", session_.text.Nonce() + session_.text.Tokens(options_.input_tokens)));
+      messages.push_back(
+          Message("user", session_.text.Nonce() + session_.text.Tokens(options_.input_tokens)));
       ChatRequest request;
       request.messages = messages;
       request.max_tokens = options_.output_tokens;
-      const RequestRecord record = co_await session_.client.Ask(std::move(request));
+      const RequestRecord record = co_await session_.client.Ask(request);
       gate.Leave();
       result_.summary.Add(record);
       if (!record.ok()) {

@@ -41,6 +41,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll{2};
 constexpr int kMaxEmptyAnswers = 8;  // of a stream in a row
+constexpr int64_t kSoloAnswers = 4;  // their length in solo_tokens, so that bursts do not fill them
 
 class Fairness {
  public:
@@ -58,6 +59,7 @@ class Fairness {
     }
     for (Stream& stream : streams_) streams.Spawn(Decode(stream));
     const TimePoint joined = co_await WaitForAll(1);
+    if (options_.decode_streams > 0) co_await SleepUntil(joined + SoloTime());
     const TimePoint warm = co_await WaitForAll(options_.solo_tokens);
     if (error_) co_return;
     reading_begin_ = Clock::now();
@@ -86,23 +88,36 @@ class Fairness {
     return request;
   }
 
+  Clock::duration SoloTime() const {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.solo_s));
+  }
+
   // Asks until enough tokens have been timed: an answer may end early all the same.
   asio::awaitable<void> MeasureSolo() {
     double n_timed = 0, decode_s = 0, n_events = 0, n_tokens = 0;
-    for (int n_empty = 0; n_timed < static_cast<double>(options_.solo_tokens);) {
-      const RequestRecord record = co_await session_.client.Ask(DecodeRequest(options_.solo_tokens + 1));
-      if (!record.ok() || (record.text_times.size() < 2 && ++n_empty == kMaxEmptyAnswers)) {
-        const std::string why =
-            record.failure ? fmt::format("{}: {}", record.failure->Name(), record.failure->detail)
-                           : "answers of fewer than two pieces of text";
-        error_ = Error(ErrorCode::kIo, fmt::format("the rate of one stream alone cannot be measured: {}", why));
+    const auto wanted = static_cast<double>(options_.solo_tokens);
+    const int64_t n_asked = std::min(options_.decode_output_tokens, kSoloAnswers * options_.solo_tokens);
+    for (int n_empty = 0; n_timed < wanted || decode_s < options_.solo_s;) {
+      const ChatRequest request = DecodeRequest(n_asked);
+      const RequestRecord record = co_await session_.client.Ask(request);
+      const bool is_burst =
+          record.text_times.empty() || record.text_times.back() == record.text_times.front();
+      if (!record.ok() || (is_burst && ++n_empty == kMaxEmptyAnswers)) {
+        const std::string why = record.failure
+                                    ? fmt::format("{}: {}", record.failure->Name(), record.failure->detail)
+                                    : "its answers come in one piece";
+        error_ =
+            Error(ErrorCode::kIo, fmt::format("the rate of one stream alone cannot be measured: {}", why));
         co_return;
       }
-      if (record.text_times.size() < 2) continue;
+      if (is_burst) continue;
+      n_empty = 0;
       const auto events = static_cast<double>(record.text_times.size());
       n_events += events;
       n_tokens += record.usage ? static_cast<double>(record.usage->completion_tokens) : events;
-      n_timed += events - 1;
+      // What came in the same read as the first text was generated before the clock started.
+      n_timed += static_cast<double>(record.text_times.end() -
+                                     std::ranges::upper_bound(record.text_times, record.text_times.front()));
       decode_s += Seconds(record.text_times.back() - record.text_times.front());
       for (size_t i = 1; i < record.text_times.size(); ++i)
         result_.solo_gap_s.Add(Seconds(record.text_times[i] - record.text_times[i - 1]));
@@ -118,7 +133,7 @@ class Fairness {
       ChatRequest request = DecodeRequest(options_.decode_output_tokens);
       request.on_text = [&stream](TimePoint time) { stream.times.push_back(time); };
       stream.begins.push_back(Clock::now());
-      const RequestRecord record = co_await session_.client.Ask(std::move(request));
+      const RequestRecord record = co_await session_.client.Ask(request);
       result_.summary.Add(record);
       n_empty = record.text_times.empty() ? n_empty + 1 : 0;
       if (n_empty < kMaxEmptyAnswers) continue;
@@ -142,7 +157,7 @@ class Fairness {
     request.messages = {Message("user", session_.text.Prompt(n_tokens))};
     request.max_tokens = options_.output_tokens;
     request.ignore_eos = true;
-    const RequestRecord record = co_await session_.client.Ask(std::move(request));
+    const RequestRecord record = co_await session_.client.Ask(request);
     result_.summary.Add(record);
     if (!record.ok() || record.text_times.empty()) co_return;
     const double ttft_s = Seconds(record.text_times.front() - record.sent);

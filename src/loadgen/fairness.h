@@ -17,12 +17,13 @@ struct FairnessOptions {
   int decode_streams = 4;
   int64_t decode_input_tokens = 64;
   int64_t decode_output_tokens = 4096;  // of one answer; a stream that ends asks again
-  int64_t solo_tokens = 64;             // measured alone, and again by each stream before the prompts arrive
+  int64_t solo_tokens = 64;  // timed at least, alone and again by each stream before the prompts arrive
+  double solo_s = 1;         // and so long at least
   int long_prompts = 8;
   int64_t long_input_tokens = 32768;
   int64_t short_input_tokens = 200;
-  int64_t output_tokens = 16;      // of the long prompts and the short one
-  double decode_temperature = 1;   // greedy answers of small models run into loops, which servers end
+  int64_t output_tokens = 16;     // of the long prompts and the short one
+  double decode_temperature = 1;  // greedy answers of small models run into loops, which servers end
 };
 
 // The texts of one stream between two instants.
@@ -45,7 +46,7 @@ struct FairnessResult {
   double solo_tok_s = 0;
   Samples solo_gap_s;
   std::vector<StreamFairness> streams;
-  double reading_s = 0;  // from the long prompts' sending to the last one's first text
+  double reading_s = 0;            // from the long prompts' sending to the last one's first text
   int64_t long_prompt_tokens = 0;  // read in that time; cached ones not counted
   Samples long_ttft_s;
   std::optional<double> short_ttft_s;

@@ -151,10 +151,9 @@ class Exchange {
     if (failure == beast::error::timeout) {
       const bool whole = Clock::now() >= begin_ + options_.timeout;
       const auto limit = whole ? options_.timeout : options_.stall_timeout;
-      reply_.failure =
-          Failure{.kind = whole ? FailureKind::kTimeout : FailureKind::kStalled,
-                  .detail = fmt::format("the server {} for {} s", what,
-                                        std::chrono::duration<double>(limit).count())};
+      reply_.failure = Failure{.kind = whole ? FailureKind::kTimeout : FailureKind::kStalled,
+                               .detail = fmt::format("the server {} for {} s", what,
+                                                     std::chrono::duration<double>(limit).count())};
       return;
     }
     const bool is_http = failure.category() == http::make_error_code(http::error::bad_method).category();
@@ -175,7 +174,7 @@ class Exchange {
 
 }  // namespace
 
-asio::awaitable<HttpReply> HttpClient::Ask(HttpAsk ask, BodySink sink) const {
+asio::awaitable<HttpReply> HttpClient::Ask(const HttpAsk& ask, const BodySink& sink) const {
   Exchange exchange(options_, ask, co_await asio::this_coro::executor);
   HttpReply reply = co_await exchange.Run(sink);
   co_return reply;

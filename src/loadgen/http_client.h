@@ -27,8 +27,8 @@ struct HttpClientOptions {
 
 struct HttpAsk {
   boost::beast::http::verb method = boost::beast::http::verb::get;
-  std::string path;  // behind the URL's prefix
-  std::string body;  // JSON, or empty
+  std::string path;                   // behind the URL's prefix
+  std::string body;                   // JSON, or empty
   std::optional<TimePoint> leave_at;  // closes the connection then, wherever the answer is
 };
 
@@ -49,7 +49,8 @@ class HttpClient {
 
   explicit HttpClient(HttpClientOptions options) : options_(std::move(options)) {}
 
-  boost::asio::awaitable<HttpReply> Ask(HttpAsk ask, BodySink sink) const;
+  // Both arguments must live until the answer is there.
+  boost::asio::awaitable<HttpReply> Ask(const HttpAsk& ask, const BodySink& sink) const;
 
   const HttpClientOptions& options() const { return options_; }
 

@@ -26,8 +26,8 @@ double PerSecond(double n, double seconds) {
 }
 
 std::string LatencyHead() {
-  return fmt::format("{:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9}\n", "latency, ms", "p50", "p90", "p99", "max",
-                     "mean", "count");
+  return fmt::format("{:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9}\n", "latency, ms", "p50", "p90", "p99",
+                     "max", "mean", "count");
 }
 
 std::string LatencyRow(std::string_view label, const Samples& samples) {
@@ -63,8 +63,8 @@ std::string InterruptedLine(bool interrupted) {
 }  // namespace
 
 std::string SummaryText(const Summary& summary, double duration_s) {
-  std::string requests = fmt::format("{} of {} succeeded, {} failed", summary.succeeded, summary.requests,
-                                     summary.failed());
+  std::string requests =
+      fmt::format("{} of {} succeeded, {} failed", summary.succeeded, summary.requests, summary.failed());
   if (summary.left > 0) requests += fmt::format(", {} disconnected on purpose", summary.left);
   std::string prompt = Thousands(summary.prompt_tokens);
   prompt += summary.tells_cached_tokens ? fmt::format(", {} of them cached", Thousands(summary.cached_tokens))
@@ -76,8 +76,8 @@ std::string SummaryText(const Summary& summary, double duration_s) {
     prompt += fmt::format(
         "; {:.1f} tok/s computed",
         PerSecond(static_cast<double>(summary.prompt_tokens - summary.cached_tokens), duration_s));
-    generated += fmt::format("; {:.1f} tok/s",
-                             PerSecond(static_cast<double>(summary.completion_tokens), duration_s));
+    generated +=
+        fmt::format("; {:.1f} tok/s", PerSecond(static_cast<double>(summary.completion_tokens), duration_s));
   }
   std::string text = Line("requests", requests) + FailureLines(summary) + Line("prompt tokens", prompt) +
                      Line("generated tokens", generated);
@@ -86,9 +86,11 @@ std::string SummaryText(const Summary& summary, double duration_s) {
                                  "not at all",
                                  summary.without_usage));
   }
-  if (summary.slowest_tok_s) text += Line("slowest stream", fmt::format("{:.2f} tok/s", *summary.slowest_tok_s));
-  return text + LatencyHead() + LatencyRow("TTFT", summary.ttft_s) + LatencyRow("inter-token gap", summary.gap_s) +
-         LatencyRow("TPOT", summary.tpot_s) + LatencyRow("end to end", summary.e2e_s);
+  if (summary.slowest_tok_s)
+    text += Line("slowest stream", fmt::format("{:.2f} tok/s", *summary.slowest_tok_s));
+  return text + LatencyHead() + LatencyRow("TTFT", summary.ttft_s) +
+         LatencyRow("inter-token gap", summary.gap_s) + LatencyRow("TPOT", summary.tpot_s) +
+         LatencyRow("end to end", summary.e2e_s);
 }
 
 json::object SummaryJson(const Summary& summary, double duration_s) {
@@ -131,12 +133,13 @@ std::string ReuseText(const ReuseMeter& reuse) {
   }
   if (reuse.later_turns() == 0)
     return text + Line("reuse", "no later turn of which the server told cached tokens");
-  text += Line("reuse", fmt::format("{:.1f} % of the previous prompts over {} later turns; the worst turn {:.1f} %",
-                                    100 * reuse.reuse(), reuse.later_turns(), 100 * reuse.reuse_by_turn().Min()));
+  text += Line("reuse",
+               fmt::format("{:.1f} % of the previous prompts over {} later turns; the worst turn {:.1f} %",
+                           100 * reuse.reuse(), reuse.later_turns(), 100 * reuse.reuse_by_turn().Min()));
   return text + Line("recomputed",
                      fmt::format("tokens of the previous prompt, by turn: p50 {:.0f}, p99 {:.0f}, max {:.0f}",
-                                 reuse.recomputed_tokens().Quantile(0.5), reuse.recomputed_tokens().Quantile(0.99),
-                                 reuse.recomputed_tokens().Max()));
+                                 reuse.recomputed_tokens().Quantile(0.5),
+                                 reuse.recomputed_tokens().Quantile(0.99), reuse.recomputed_tokens().Max()));
 }
 
 json::object ReuseJson(const ReuseMeter& reuse) {
@@ -171,7 +174,8 @@ std::string Text(const ConversationsResult& result) {
   std::string text = InterruptedLine(result.interrupted) + SummaryText(result.summary, result.duration_s) +
                      ReuseText(result.reuse);
   if (result.broken > 0)
-    text += Line("broken", fmt::format("{} conversations ended early: a request of theirs failed", result.broken));
+    text += Line("broken",
+                 fmt::format("{} conversations ended early: a request of theirs failed", result.broken));
   return text;
 }
 
@@ -196,18 +200,20 @@ std::string Text(const FairnessResult& result) {
   }
   for (size_t i = 0; i < result.streams.size(); ++i) {
     const StreamFairness& stream = result.streams[i];
-    text += fmt::format("{:<18} {:>14.2f} {:>14.2f} {:>12.1f} % {:>12.1f} % {:>16.1f}\n", i, stream.before_tok_s,
-                        stream.during_tok_s, 100 * PerSecond(stream.during_tok_s, result.solo_tok_s),
-                        100 * PerSecond(stream.during_tok_s, stream.before_tok_s), 1e3 * stream.longest_gap_s);
+    text +=
+        fmt::format("{:<18} {:>14.2f} {:>14.2f} {:>12.1f} % {:>12.1f} % {:>16.1f}\n", i, stream.before_tok_s,
+                    stream.during_tok_s, 100 * PerSecond(stream.during_tok_s, result.solo_tok_s),
+                    100 * PerSecond(stream.during_tok_s, stream.before_tok_s), 1e3 * stream.longest_gap_s);
   }
   if (const std::optional<double> kept = result.SlowestKept())
     text += Line("slowest stream", fmt::format("keeps {:.1f} % of its solo rate", 100 * *kept));
-  text += Line("long prompts", fmt::format("{} tokens computed in {:.2f} s: {:.1f} tok/s; TTFT p50 {:.2f} s, max {:.2f} s",
-                                           Thousands(result.long_prompt_tokens), result.reading_s,
-                                           result.PrefillTokS(), result.long_ttft_s.Quantile(0.5),
-                                           result.long_ttft_s.Max()));
-  text += Line("short prompt", result.short_ttft_s ? fmt::format("TTFT {:.3f} s behind the long ones", *result.short_ttft_s)
-                                                   : "not answered");
+  text += Line("long prompts",
+               fmt::format("{} tokens computed in {:.2f} s: {:.1f} tok/s; TTFT p50 {:.2f} s, max {:.2f} s",
+                           Thousands(result.long_prompt_tokens), result.reading_s, result.PrefillTokS(),
+                           result.long_ttft_s.Quantile(0.5), result.long_ttft_s.Max()));
+  text += Line("short prompt", result.short_ttft_s
+                                   ? fmt::format("TTFT {:.3f} s behind the long ones", *result.short_ttft_s)
+                                   : "not answered");
   return text + FailureLines(result.summary);
 }
 

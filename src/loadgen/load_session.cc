@@ -29,7 +29,9 @@ asio::awaitable<void> Fetch(const HttpClient& http, const std::string& path, Pag
     page.body.append(part);
     return page.body.size() <= kMaxPageBytes;
   };
-  page.reply = co_await http.Ask(HttpAsk{.path = path, .body = {}, .leave_at = {}}, sink);
+  HttpAsk ask;  // a temporary inside co_await would be copied wrongly by GCC 12
+  ask.path = path;
+  page.reply = co_await http.Ask(ask, sink);
 }
 
 Error Interrupted() {
@@ -58,8 +60,9 @@ Result<std::string> FirstModel(const HttpClient& http) {
   const json::value parsed = json::parse(page.body, failure);
   const json::value* const first = failure ? nullptr : parsed.find_pointer("/data/0/id", failure);
   if (page.reply.status != 200 || first == nullptr || !first->is_string()) {
-    return Error(ErrorCode::kMismatch, fmt::format("{} answered {} without a model: {}; give one with --model",
-                                                   where, page.reply.status, ErrorText(page.body)));
+    return Error(ErrorCode::kMismatch,
+                 fmt::format("{} answered {} without a model: {}; give one with --model", where,
+                             page.reply.status, ErrorText(page.body)));
   }
   return std::string(first->get_string());
 }
@@ -68,7 +71,7 @@ asio::awaitable<void> Probe(const ChatClient& client, std::string prompt, Reques
   ChatRequest request;
   request.messages = {Message("user", prompt)};
   request.max_tokens = 1;
-  record = co_await client.Ask(std::move(request));
+  record = co_await client.Ask(request);
 }
 
 // Prompt tokens of a nonce and so many words.
@@ -78,14 +81,15 @@ Result<double> PromptTokens(const ChatClient& client, TextMaker& text, int64_t n
   if (RunLoop([&] { return Probe(client, prompt, record); }) == LoopEnd::kInterrupted) return Interrupted();
   const std::string where = client.http().options().url.ToString();
   if (record.failure) {
-    return Error(ErrorCode::kIo, fmt::format("{} does not answer a prompt of {} words: {}: {}", where, n_words,
-                                             record.failure->Name(), record.failure->detail));
+    return Error(ErrorCode::kIo, fmt::format("{} does not answer a prompt of {} words: {}: {}", where,
+                                             n_words, record.failure->Name(), record.failure->detail));
   }
   if (!record.usage) {
-    return Error(ErrorCode::kMismatch,
-                 fmt::format("{} streams no usage, so that lengths in tokens are unknown; say how long a word "
-                             "is with --tokens-per-word (1.3 is common)",
-                             where));
+    return Error(
+        ErrorCode::kMismatch,
+        fmt::format("{} streams no usage, so that lengths in tokens are unknown; say how long a word "
+                    "is with --tokens-per-word (1.3 is common)",
+                    where));
   }
   return static_cast<double>(record.usage->prompt_tokens);
 }
@@ -96,10 +100,11 @@ Result<TokenRate> LearnRate(const ChatClient& client, TextMaker& text) {
   TokenRate rate;
   rate.tokens_per_word = (many - few) / static_cast<double>(kLongWords - kShortWords);
   if (rate.tokens_per_word <= 0) {
-    return Error(ErrorCode::kMismatch,
-                 fmt::format("the server counts {} tokens for {} words and {} for {}: its usage is no count of "
-                             "tokens; give --tokens-per-word",
-                             few, kShortWords, many, kLongWords));
+    return Error(
+        ErrorCode::kMismatch,
+        fmt::format("the server counts {} tokens for {} words and {} for {}: its usage is no count of "
+                    "tokens; give --tokens-per-word",
+                    few, kShortWords, many, kLongWords));
   }
   rate.overhead_tokens = std::max(0.0, few - rate.tokens_per_word * static_cast<double>(kShortWords));
   return rate;

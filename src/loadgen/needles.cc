@@ -21,9 +21,9 @@ namespace asio = boost::asio;
 namespace {
 
 // The wording and the names that models/mini was trained on; any larger model understands them too.
-constexpr std::array<std::string_view, 16> kNames = {
-    "Delta", "Coral",  "Onyx",  "Willow", "Nova",   "Canyon", "Orion", "Harbor",
-    "Comet", "Copper", "Raven", "Falcon", "Summit", "Maple",  "Eagle", "Vertex"};
+constexpr std::array<std::string_view, 16> kNames = {"Delta",  "Coral",  "Onyx",  "Willow", "Nova",  "Canyon",
+                                                     "Orion",  "Harbor", "Comet", "Copper", "Raven", "Falcon",
+                                                     "Summit", "Maple",  "Eagle", "Vertex"};
 constexpr size_t kCodes = 4;
 constexpr int64_t kWordsOfFact = 7;
 constexpr int64_t kWordsOfSentence = 9;
@@ -90,7 +90,7 @@ class NeedleHunt {
     ChatRequest request;
     request.messages = {Message("user", needle.prompt)};
     request.max_tokens = options_.output_tokens;
-    const RequestRecord record = co_await session_.client.Ask(std::move(request));
+    const RequestRecord record = co_await session_.client.Ask(request);
     gate.Leave();
     result_.summary.Add(record);
     ++depth.asked;
@@ -98,8 +98,9 @@ class NeedleHunt {
       ++depth.found;
     } else if (depth.first_miss.empty()) {
       depth.first_miss =
-          record.failure ? fmt::format("{}: {}", record.failure->Name(), record.failure->detail)
-                         : fmt::format("{} of {}: {}", needle.code, needle.name, ErrorText(record.answer.content));
+          record.failure
+              ? fmt::format("{}: {}", record.failure->Name(), record.failure->detail)
+              : fmt::format("{} of {}: {}", needle.code, needle.name, ErrorText(record.answer.content));
     }
   }
 

@@ -28,8 +28,8 @@ class RandomLoad {
     const TimePoint begin = Clock::now();
     const bool open_loop = !std::isinf(options_.request_rate);
     for (int64_t i = 0; i < options_.num_prompts; ++i) {
-      const TimePoint arrival = begin + std::chrono::duration_cast<Clock::duration>(
-                                            std::chrono::duration<double>(arrivals.Next()));
+      const TimePoint arrival =
+          begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(arrivals.Next()));
       if (open_loop) co_await SleepUntil(arrival);
       // In a closed loop the texts are made one by one as places get free.
       if (!open_loop) co_await gate.Enter();
@@ -40,10 +40,12 @@ class RandomLoad {
 
  private:
   int64_t Length(int64_t tokens) {
-    const auto spread = static_cast<int64_t>(std::llround(options_.range_ratio * static_cast<double>(tokens)));
+    const auto spread =
+        static_cast<int64_t>(std::llround(options_.range_ratio * static_cast<double>(tokens)));
     if (spread <= 0) return tokens;
     return std::max<int64_t>(
-        1, tokens - spread + static_cast<int64_t>(session_.text.Below(static_cast<uint64_t>(2 * spread + 1))));
+        1,
+        tokens - spread + static_cast<int64_t>(session_.text.Below(static_cast<uint64_t>(2 * spread + 1))));
   }
 
   asio::awaitable<void> AskOne(Gate gate, TimePoint arrival, bool enter) {
@@ -52,7 +54,7 @@ class RandomLoad {
     request.messages = {Message("user", session_.text.Prompt(Length(options_.input_tokens)))};
     request.max_tokens = Length(options_.output_tokens);
     if (enter) result_.late_s.Add(Seconds(Clock::now() - arrival));
-    const RequestRecord record = co_await session_.client.Ask(std::move(request));
+    const RequestRecord record = co_await session_.client.Ask(request);
     result_.summary.Add(record);
     gate.Leave();
   }

@@ -28,11 +28,11 @@ struct Summary {
   int64_t cached_tokens = 0;  // of these, as far as told
   bool tells_cached_tokens = false;
   int64_t completion_tokens = 0;
-  int64_t without_usage = 0;  // answers whose events were counted in place of tokens
-  Samples ttft_s;             // from the first try's first byte sent to the first text
-  Samples gap_s;              // between two events with text; all of them
-  Samples tpot_s;             // of each answer: first to last text over its tokens but the first
-  Samples e2e_s;              // of each answer, to its end
+  int64_t without_usage = 0;            // answers whose events were counted in place of tokens
+  Samples ttft_s;                       // from the first try's first byte sent to the first text
+  Samples gap_s;                        // between two events with text; all of them
+  Samples tpot_s;                       // of each answer: first to last text over its tokens but the first
+  Samples e2e_s;                        // of each answer, to its end
   std::optional<double> slowest_tok_s;  // the least decode rate of an answer
 
   void Add(const RequestRecord& record);

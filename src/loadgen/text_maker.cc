@@ -13,7 +13,8 @@ namespace {
 constexpr std::array<std::string_view, 12> kNouns = {"bridge", "queen", "farmer", "sailor", "baker", "king",
                                                      "horse",  "tree",  "tower",  "ship",   "lamp",  "boat"};
 constexpr std::array<std::string_view, 6> kAdjectives = {"green", "happy", "small", "quiet", "heavy", "slow"};
-constexpr std::array<std::string_view, 6> kVerbs = {"watches", "finds", "carries", "hears", "builds", "paints"};
+constexpr std::array<std::string_view, 6> kVerbs = {"watches", "finds",  "carries",
+                                                    "hears",   "builds", "paints"};
 constexpr int64_t kWordsOfSentence = 9;
 
 uint64_t RandomBits() {
