@@ -40,6 +40,7 @@ std::optional<double> FairnessResult::SlowestKept() const {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{2};
+constexpr double kManyTokens = 1.5;  // for one piece of text
 constexpr int kMaxEmptyAnswers = 8;  // of a stream in a row
 constexpr int64_t kSoloAnswers = 4;  // their length in solo_tokens, so that bursts do not fill them
 
@@ -177,6 +178,12 @@ class Fairness {
       return;
     }
     result_.reading_s = Seconds(reading_end_ - reading_begin_);
+    if (tokens_per_event_ > kManyTokens) {
+      result_.notes.push_back(
+          fmt::format("{:.1f} tokens came with each piece of text: the server bundles them, or the model "
+                      "generates much that is no text; rates of streams are rough, gaps are those of texts",
+                      tokens_per_event_));
+    }
     for (const Stream& stream : streams_) {
       StreamFairness& figures = result_.streams.emplace_back();
       if (warm > joined)

@@ -297,7 +297,7 @@ TEST(Conversations, RepeatTheServersAnswersAndMeasureReuse) {
     const boost::json::array& messages = body.at("messages").as_array();
     ++systems[std::string(messages[0].at("content").as_string())];
     for (size_t i = 2; i < messages.size(); i += 2)
-      EXPECT_EQ(messages[i].at("content"), fmt::format("answer {}", i));
+      EXPECT_EQ(std::string(messages[i].at("content").as_string()), fmt::format("answer {}", i));
   }
   EXPECT_EQ(systems.size(), 1u);  // shared by all
   EXPECT_DOUBLE_EQ(Json(result).at("reuse").at("reuse_of_previous_prompt").as_double(), 0.9);

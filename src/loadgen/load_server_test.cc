@@ -57,6 +57,7 @@ TEST_F(LoadOnScriptedServer, TheServersOwnCountsAreReported) {
 
 TEST_F(LoadOnScriptedServer, FairSchedulingKeepsStreamsAlive) {
   StartWith(64, std::chrono::microseconds(500));
+  server_->PlayByDefault(TextMaker(1).Words(2000));
   LoadSession session = Open(port());
   FairnessOptions options{.decode_streams = 3,
                           .decode_input_tokens = 30,
