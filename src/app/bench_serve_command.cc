@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +26,8 @@ struct BenchServeFlags {
   int64_t num_prompts = 100;
   double request_rate = INFINITY;
   int max_concurrency = 0;
-  int64_t input_tokens = 1024;
-  int64_t output_tokens = 128;
+  std::optional<int64_t> input_tokens;  // without one, each load's own
+  std::optional<int64_t> output_tokens;
   double range_ratio = 0;
   loadgen::ConversationsOptions conversations{.conversations = 0};
   loadgen::FairnessOptions fairness;
@@ -57,14 +59,12 @@ void AddRandomFlags(CLI::App& command, BenchServeFlags& flags) {
       ->capture_default_str();
   command
       .add_option("--input-len,--random-input-len,--random-input", flags.input_tokens,
-                  "Tokens of a prompt, or of a conversation's question")
-      ->check(CLI::Range(int64_t{1}, kMaxTokens))
-      ->capture_default_str();
+                  "Tokens of a prompt (1024; with --needles 3600) or of a conversation's question (256)")
+      ->check(CLI::Range(int64_t{1}, kMaxTokens));
   command
       .add_option("--output-len,--random-output-len,--random-output", flags.output_tokens,
-                  "Most tokens of an answer")
-      ->check(CLI::Range(int64_t{1}, kMaxTokens))
-      ->capture_default_str();
+                  "Most tokens of an answer (128; with --needles 32)")
+      ->check(CLI::Range(int64_t{1}, kMaxTokens));
   command
       .add_option("--range-ratio,--random-range-ratio", flags.range_ratio,
                   "Lengths vary evenly by this share around those given")
@@ -144,10 +144,10 @@ Result<Report> RunLoad(LoadKind kind, const BenchServeFlags& flags, loadgen::Loa
       loadgen::RandomLoadOptions options{.num_prompts = flags.num_prompts,
                                          .request_rate = flags.request_rate,
                                          .max_concurrency = flags.max_concurrency,
-                                         .input_tokens = flags.input_tokens,
-                                         .output_tokens = flags.output_tokens,
                                          .range_ratio = flags.range_ratio,
                                          .arrival_seed = flags.common.seed};
+      options.input_tokens = flags.input_tokens.value_or(options.input_tokens);
+      options.output_tokens = flags.output_tokens.value_or(options.output_tokens);
       if (options.max_concurrency == 0 && std::isinf(options.request_rate))
         options.max_concurrency = kDefaultConcurrency;
       return ToReport(RunRandomLoad(session, options));
@@ -155,8 +155,8 @@ Result<Report> RunLoad(LoadKind kind, const BenchServeFlags& flags, loadgen::Loa
     case LoadKind::kConversations: {
       loadgen::ConversationsOptions options = flags.conversations;
       options.max_concurrency = flags.max_concurrency;
-      options.input_tokens = flags.input_tokens;
-      options.output_tokens = flags.output_tokens;
+      options.input_tokens = flags.input_tokens.value_or(options.input_tokens);
+      options.output_tokens = flags.output_tokens.value_or(options.output_tokens);
       return ToReport(RunConversations(session, options));
     }
     case LoadKind::kFairness: {
@@ -166,7 +166,8 @@ Result<Report> RunLoad(LoadKind kind, const BenchServeFlags& flags, loadgen::Loa
     case LoadKind::kNeedles: {
       loadgen::NeedlesOptions options = flags.needles;
       for (double& depth : options.depths) depth /= 100;
-      options.input_tokens = flags.input_tokens;
+      options.input_tokens = flags.input_tokens.value_or(options.input_tokens);
+      options.output_tokens = flags.output_tokens.value_or(options.output_tokens);
       options.max_concurrency = std::max(1, flags.max_concurrency);
       return ToReport(RunNeedles(session, options));
     }

@@ -303,6 +303,34 @@ TEST(ServeProgram, TheDocumentAndTheHelpListTheSameFlags) {
   EXPECT_EQ(documented, listed);
 }
 
+TEST(BenchServeProgram, TheDocumentAndTheHelpListTheSameFlags) {
+  std::ifstream file(MILLRACE_SOURCE_DIR "/docs/bench-serve.md");
+  std::stringstream document;
+  document << file.rdbuf();
+  const std::set<std::string> documented = FlagsIn(document.str(), std::regex("^(\\| `-.*)\\|[^|]*\\|$"));
+  const std::string help =
+      RunShell(kMillrace + " bench serve --help").output + RunShell(kMillrace + " bench soak --help").output;
+  std::set<std::string> listed = FlagsIn(help, std::regex("^  ((url )?-[^ ]+)"));
+  for (const char* flag : {"--help", "--help-all"}) listed.erase(flag);
+  EXPECT_GT(listed.size(), 40u);
+  EXPECT_EQ(documented, listed);
+}
+
+TEST(BenchServeProgram, ASilentServerAndAWrongLineAreToldApart) {
+  const std::string serve = kMillrace + " bench serve ";
+  // Nothing listens on the discard port of any sane machine.
+  const Finished nobody = RunShell(serve + "http://127.0.0.1:9");
+  EXPECT_EQ(nobody.status, 1);
+  EXPECT_THAT(nobody.output, HasSubstr("http://127.0.0.1:9/v1/models: no connection: "));
+  const Finished tls = RunShell(serve + "https://127.0.0.1:9");
+  EXPECT_EQ(tls.status, 1);
+  EXPECT_THAT(tls.output, HasSubstr("TLS"));
+  EXPECT_THAT(RunShell(serve + "127.0.0.1:9 --extra-body '[1]'").output, HasSubstr("--extra-body '[1]'"));
+  for (const char* wrong : {"", "127.0.0.1:9 --needles 2 --conversations 2", "127.0.0.1:9 --request-rate 0",
+                            "127.0.0.1:9 --temperature 3", "127.0.0.1:9 --dataset-name sharegpt"})
+    EXPECT_EQ(RunShell(serve + wrong).status, 2) << wrong;
+}
+
 TEST(ServeProgram, AnUnknownFlagIsRefusedWithTheNearest) {
   const Finished unknown = RunShell(kMillrace + " serve models/mini --max-num-seq 4");
   EXPECT_EQ(unknown.status, 2);
