@@ -14,16 +14,6 @@ namespace {
 constexpr size_t kMaxShownBytes = 160;
 constexpr uint64_t kMaxToolCalls = 1024;
 
-// The first bytes of what a server sent, without what would steer a terminal.
-std::string Shown(std::string_view text) {
-  std::string shown;
-  for (const char c : text.substr(0, kMaxShownBytes)) {
-    const auto byte = static_cast<unsigned char>(c);
-    shown += byte < 0x20 || byte >= 0x7f ? '?' : c;
-  }
-  return text.size() > kMaxShownBytes ? shown + "..." : shown;
-}
-
 const json::value* Member(const json::value& value, std::string_view key) {
   const json::object* const object = value.if_object();
   return object == nullptr ? nullptr : object->if_contains(key);
@@ -108,8 +98,9 @@ bool ChatAnswerReader::TakeEvent(const StreamEvent& event) {
   boost::system::error_code failure;
   const json::value chunk = json::parse(event.data, failure);
   if (failure || !chunk.is_object()) {
-    failure_ = Failure{.kind = FailureKind::kMalformedEvent,
-                       .detail = fmt::format("an event's data is not a JSON object: {}", Shown(event.data))};
+    failure_ =
+        Failure{.kind = FailureKind::kMalformedEvent,
+                .detail = fmt::format("an event's data is not a JSON object: {}", Printable(event.data))};
     return false;
   }
   if (const json::value* const error = Member(chunk, "error"); error != nullptr && !error->is_null()) {
@@ -139,6 +130,15 @@ void ChatAnswerReader::End() {
                      .detail = "the answer ended without a finish reason and without [DONE]"};
 }
 
+std::string Printable(std::string_view text) {
+  std::string shown;
+  for (const char c : text.substr(0, kMaxShownBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    shown += byte < 0x20 || byte >= 0x7f ? '?' : c;
+  }
+  return text.size() > kMaxShownBytes ? shown + "..." : shown;
+}
+
 std::string ErrorText(std::string_view body) {
   boost::system::error_code failure;
   const json::value value = json::parse(body, failure);
@@ -147,9 +147,9 @@ std::string ErrorText(std::string_view body) {
     std::string_view message = error == nullptr ? "" : Text(*error, "message");
     if (message.empty()) message = Text(value, "error");
     if (message.empty()) message = Text(value, "message");
-    if (!message.empty()) return Shown(message);
+    if (!message.empty()) return Printable(message);
   }
-  return Shown(body);
+  return Printable(body);
 }
 
 }  // namespace millrace::loadgen

@@ -63,8 +63,12 @@ class ChatAnswerReader {
   bool done_ = false;
 };
 
-// The message of an error body {"error": {"message"}} or {"message"}, else the body's first bytes, in one
-// printable line.
+// The first bytes of what a server sent, in one line that does not steer a terminal: all but printable ASCII
+// is
+// '?'.
+std::string Printable(std::string_view text);
+
+// The message of an error body {"error": {"message"}} or {"message"}, else the body itself; as Printable.
 std::string ErrorText(std::string_view body);
 
 }  // namespace millrace::loadgen

@@ -41,7 +41,8 @@ struct HttpReply {
 };
 
 // A client of HTTP/1.1 with a connection for each request, so that connections share nothing. Every wait has
-// a deadline. One thread, any number of exchanges at once.
+// a deadline; looking up a name has that of the system's resolver. One thread, any number of exchanges at
+// once.
 class HttpClient {
  public:
   // Gets the body in parts as they arrive, with the head in `reply`; false ends the exchange.

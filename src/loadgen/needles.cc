@@ -100,7 +100,7 @@ class NeedleHunt {
       depth.first_miss =
           record.failure
               ? fmt::format("{}: {}", record.failure->Name(), record.failure->detail)
-              : fmt::format("{} of {}: {}", needle.code, needle.name, ErrorText(record.answer.content));
+              : fmt::format("{} of {}: {}", needle.code, needle.name, Printable(record.answer.content));
     }
   }
 

@@ -191,8 +191,8 @@ class Soak {
     if (result_.examples.size() >= kMaxExamples) return;
     const auto at = static_cast<size_t>(std::ranges::mismatch(first, second).in1 - first.begin());
     const size_t from = at > kExampleBytes / 2 ? at - kExampleBytes / 2 : 0;
-    result_.examples.push_back({std::string(when), ErrorText(first.substr(from, kExampleBytes)),
-                                ErrorText(second.substr(from, kExampleBytes))});
+    result_.examples.push_back({std::string(when), Printable(first.substr(from, kExampleBytes)),
+                                Printable(second.substr(from, kExampleBytes))});
   }
 
   // What came before the client left is how the whole answer begins.
