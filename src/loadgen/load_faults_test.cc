@@ -277,13 +277,15 @@ TEST(Conversations, RepeatTheServersAnswersAndMeasureReuse) {
   std::vector<boost::json::value> bodies;
   RudeServer server([&](const RudePeer& peer, auto, std::string_view body) {
     const boost::json::value request = boost::json::parse(body);
+    {
+      const std::lock_guard lock(mutex);
+      bodies.push_back(request);
+    }
     const auto n_messages = static_cast<int64_t>(request.at("messages").as_array().size());
     peer.SendStreamHead();
     peer.SendText(fmt::format("answer {}", n_messages));
     // Prompts of 100 tokens a message; a later turn finds 90 % of the one before.
     peer.SendEnd(100 * n_messages, 1, n_messages == 2 ? 0 : 90 * (n_messages - 2));
-    const std::lock_guard lock(mutex);
-    bodies.push_back(request);
   });
   LoadSession session = Session(OptionsFor(server.url()));
   const ConversationsResult result = RunConversations(
@@ -292,6 +294,7 @@ TEST(Conversations, RepeatTheServersAnswersAndMeasureReuse) {
   EXPECT_EQ(result.reuse.later_turns(), 6);
   EXPECT_DOUBLE_EQ(result.reuse.reuse(), 0.9);
   EXPECT_DOUBLE_EQ(result.reuse.recomputed_tokens().Max(), 40);
+  const std::lock_guard lock(mutex);
   std::map<std::string, int> systems;
   for (const boost::json::value& body : bodies) {
     const boost::json::array& messages = body.at("messages").as_array();
