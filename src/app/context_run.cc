@@ -126,7 +126,6 @@ Status LongContext::MakeModel() {
       .kv_tokens = whole_pages(Total(options_.prefill_tokens)) + whole_pages(Total(ShortPrompt())),
       .late_layers = options_.late_layers,
       .numerics = options_.numerics,
-      .ram_bytes = {},
       .prefix_caching = false,
       .prefix_tails = 0};
   MILLRACE_ASSIGN_OR_RETURN(model::EngramHash hash,

@@ -369,13 +369,6 @@ Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   options.stepper.prefix_tails = flags.prefix_tails;
   options.stepper.late_layers = flags.late_layers;
   options.stepper.numerics = flags.numerics;
-  if (flags.ram_gib) {
-    if (!std::isfinite(*flags.ram_gib)) {
-      return Error(ErrorCode::kInvalidArgument,
-                   fmt::format("--ram is {}; it must be a number", *flags.ram_gib));
-    }
-    options.stepper.ram_bytes = static_cast<uint64_t>(*flags.ram_gib * static_cast<double>(kGiB));
-  }
   options.threads = flags.threads;
   return options;
 }

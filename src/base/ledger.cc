@@ -1,5 +1,7 @@
 #include "base/ledger.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace millrace {
@@ -26,6 +28,23 @@ std::vector<const MemoryAccount*> MemoryLedger::accounts() const {
   std::vector<const MemoryAccount*> all;
   for (const MemoryAccount& account : accounts_) all.push_back(&account);
   return all;
+}
+
+HeldMemory::HeldMemory(std::span<const PlannedMemory> lines, MemoryLedger* ledger) {
+  if (ledger == nullptr) return;
+  for (const PlannedMemory& line : lines) {
+    accounts_.push_back(&ledger->Open(line.name, line.bytes));
+    accounts_.back()->Add(line.bytes);
+  }
+}
+
+HeldMemory::~HeldMemory() {
+  for (MemoryAccount* account : accounts_) account->Remove(account->planned_bytes());
+}
+
+HeldMemory& HeldMemory::operator=(HeldMemory&& other) noexcept {
+  std::swap(accounts_, other.accounts_);
+  return *this;
 }
 
 }  // namespace millrace

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/planned_memory.h"
 
 namespace millrace {
 
@@ -43,6 +46,20 @@ class MemoryLedger {
  private:
   mutable std::mutex mutex_;
   std::deque<MemoryAccount> accounts_;
+};
+
+// Memory of fixed size that is held as planned: opens an account for each line and fills it for as long as
+// the object lives. `ledger` (nullptr: nothing is counted) outlives it.
+class HeldMemory {
+ public:
+  HeldMemory() = default;
+  HeldMemory(std::span<const PlannedMemory> lines, MemoryLedger* ledger);
+  ~HeldMemory();
+  HeldMemory(HeldMemory&&) noexcept = default;
+  HeldMemory& operator=(HeldMemory&& other) noexcept;
+
+ private:
+  std::vector<MemoryAccount*> accounts_;
 };
 
 }  // namespace millrace

@@ -33,5 +33,20 @@ TEST(MemoryLedger, AddsUpFromManyThreads) {
   EXPECT_EQ(account.peak_bytes(), 30000u);
 }
 
+TEST(HeldMemory, FillsItsAccountsWhileItLives) {
+  MemoryLedger ledger;
+  const std::vector<PlannedMemory> lines = {{"a", 3}, {"b", 5}};
+  {
+    HeldMemory held(lines, &ledger);
+    const HeldMemory moved = std::move(held);
+    EXPECT_EQ(ledger.accounts()[0]->live_bytes(), 3u);
+    EXPECT_EQ(ledger.accounts()[1]->live_bytes(), 5u);
+  }
+  EXPECT_EQ(ledger.accounts()[1]->name(), "b");
+  EXPECT_EQ(ledger.accounts()[1]->live_bytes(), 0u);
+  EXPECT_EQ(ledger.accounts()[1]->peak_bytes(), 5u);
+  const HeldMemory nowhere(lines, nullptr);
+}
+
 }  // namespace
 }  // namespace millrace

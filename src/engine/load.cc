@@ -32,13 +32,17 @@ void LogIncomplete(const model::CheckpointReport& report, model::Component compo
 }
 
 void LogPlan(const std::vector<PlannedMemory>& plan) {
-  uint64_t total = 0;
-  std::string line;
-  for (const PlannedMemory& item : plan) {
-    total += item.bytes;
-    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", item.name, HumanBytes(item.bytes));
-  }
-  spdlog::info("memory plan: {} in all: {}", HumanBytes(total), line);
+  uint64_t mapped = 0, own = 0;
+  for (const PlannedMemory& line : plan) (line.mapped ? mapped : own) += line.bytes;
+  spdlog::info("memory plan: {} of mapped weights, {} for the engine", HumanBytes(mapped), HumanBytes(own));
+}
+
+// The lines that no part opens an account for.
+std::vector<PlannedMemory> OfLoading(const std::vector<PlannedMemory>& plan) {
+  std::vector<PlannedMemory> lines;
+  for (const PlannedMemory& line : plan)
+    if (line.mapped || line.name == "tensor index" || line.name == "n-gram hash") lines.push_back(line);
+  return lines;
 }
 
 }  // namespace
@@ -80,6 +84,7 @@ Result<LoadedModel> LoadStepModel(const std::filesystem::path& dir, const LoadOp
   MILLRACE_ASSIGN_OR_RETURN(const auto memory,
                             ModelStepper::PlanMemory(plan, options.stepper, loaded.pool->size()));
   LogPlan(memory);
+  loaded.held = HeldMemory(OfLoading(memory), loaded.ledger.get());
   MILLRACE_ASSIGN_OR_RETURN(
       loaded.model, ModelStepper::Create(*loaded.checkpoint, std::move(engram), *loaded.pool, options.stepper,
                                          loaded.ledger.get()));

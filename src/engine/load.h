@@ -21,6 +21,7 @@ struct LoadOptions {
 // this object until the engine is gone.
 struct LoadedModel {
   std::unique_ptr<MemoryLedger> ledger;
+  HeldMemory held;  // the checkpoint's accounts
   std::unique_ptr<model::Checkpoint> checkpoint;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<ModelStepper> model;

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "model/catalogue.h"
 #include "model/sequence_state.h"
+#include "model/weights_plan.h"
 
 namespace millrace::engine {
 namespace {
@@ -89,26 +90,6 @@ uint64_t PageTableBytes(const Sizes& sizes) {
          static_cast<uint64_t>(page) * sizeof(TokenId);
 }
 
-uint64_t BackboneBytes(const formats::ModelConfig& config) {
-  uint64_t bytes = 0;
-  for (const model::TensorSpec& tensor : model::BuildCatalogue(config)) {
-    if (tensor.component == model::Component::kBackbone) bytes += tensor.bytes();
-  }
-  return bytes;
-}
-
-Status CheckBudget(const std::vector<PlannedMemory>& plan, uint64_t ram_bytes) {
-  uint64_t total = 0;
-  for (const PlannedMemory& line : plan) total += line.bytes;
-  if (total <= ram_bytes) return {};
-  std::string message =
-      fmt::format("the plan needs {} and the RAM budget is {}:", HumanBytes(total), HumanBytes(ram_bytes));
-  for (const PlannedMemory& line : plan)
-    message += fmt::format("\n  {:<20} {:>12}", line.name, HumanBytes(line.bytes));
-  message += "\nlower --max-model-len, --max-num-seqs or --max-num-batched-tokens, or raise the budget";
-  return Error(ErrorCode::kResourceExhausted, std::move(message));
-}
-
 }  // namespace
 
 // One prepared sequence state and the pages it holds now.
@@ -150,18 +131,23 @@ Result<std::vector<PlannedMemory>> ModelStepper::PlanMemory(const model::LayerPl
                                                             const StepperOptions& options, int n_threads) {
   MILLRACE_ASSIGN_OR_RETURN(const Sizes sizes, ResolveSizes(plan.config, options));
   const auto n_seqs = static_cast<uint64_t>(options.max_num_seqs);
-  const int64_t vocab_size = plan.config.vocab_size;
   const model::PageLayout layout(plan, options.page_tokens);
   const cache::PrefixTree::Options tree = TreeOptions(plan, sizes);
-  return std::vector<PlannedMemory>{
-      {"weights (mapped)", BackboneBytes(plan.config)},
-      {"kv pages", cache::PagePool::BytesFor(layout.page_bytes, sizes.n_pages)},
-      {"prefix tree", cache::PrefixTree::TreeBytes(tree.page_tokens, sizes.n_pages)},
-      {"prefix tails", cache::PrefixTree::TailBytes(tree.tail_bytes, tree.n_tails)},
-      {"window states", n_seqs * (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes))},
-      {"forward scratch", model::Forward::ScratchBytes(plan, sizes.forward, n_threads)},
-      {"logits and sampling", LogitsAndSamplingBytes(vocab_size, options.max_num_seqs)},
-  };
+  const std::string pool_grows_with =
+      options.kv_tokens ? "max-total-tokens" : "max-num-seqs x max-model-len";
+  std::vector<PlannedMemory> lines = model::PlanCheckpoint(plan);
+  lines.push_back(
+      {"kv pages", cache::PagePool::BytesFor(layout.page_bytes, sizes.n_pages), pool_grows_with});
+  lines.push_back({"prefix tree", cache::PrefixTree::TreeBytes(tree.page_tokens, sizes.n_pages), pool_grows_with});
+  lines.push_back({"prefix tails", cache::PrefixTree::TailBytes(tree.tail_bytes, tree.n_tails),
+                   options.prefix_tails ? "prefix-cache-tails" : "max-num-seqs, the pool"});
+  lines.push_back({"window states", n_seqs * (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes)),
+                   "max-num-seqs, a little with max-model-len"});
+  for (PlannedMemory& line : model::Forward::PlanScratch(plan, sizes.forward, n_threads))
+    lines.push_back(std::move(line));
+  lines.push_back({"logits and sampling",
+                   LogitsAndSamplingBytes(plan.config.vocab_size, options.max_num_seqs), "max-num-seqs"});
+  return lines;
 }
 
 Result<std::unique_ptr<ModelStepper>> ModelStepper::Create(const model::Checkpoint& checkpoint,
@@ -170,10 +156,6 @@ Result<std::unique_ptr<ModelStepper>> ModelStepper::Create(const model::Checkpoi
                                                            MemoryLedger* ledger) {
   MILLRACE_ASSIGN_OR_RETURN(const Sizes sizes, ResolveSizes(checkpoint.config(), options));
   MILLRACE_ASSIGN_OR_RETURN(const model::LayerPlan plan, model::LayerPlan::Build(checkpoint.config()));
-  if (options.ram_bytes) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto memory, PlanMemory(plan, options, pool.size()));
-    MILLRACE_RETURN_IF_ERROR(CheckBudget(memory, *options.ram_bytes));
-  }
   MILLRACE_ASSIGN_OR_RETURN(
       auto forward, model::Forward::Create(checkpoint, std::move(engram), pool, sizes.forward, ledger));
   MILLRACE_ASSIGN_OR_RETURN(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ledger.h"
+#include "base/planned_memory.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "cache/page_pool.h"
@@ -32,17 +33,10 @@ struct StepperOptions {
       std::nullopt;  // of all sequences together; nullopt: max_num_seqs x max_model_len
   model::LateLayers late_layers = model::LateLayers::kNeeded;
   model::Numerics numerics = model::Numerics::kReference;
-  std::optional<uint64_t> ram_bytes = std::nullopt;  // refuse a plan that needs more; nullopt: no limit
   bool prefix_caching = true;                      // false: sequences share nothing and leave nothing behind
   std::optional<int> prefix_tails = std::nullopt;  // slots; nullopt: by the number of sequences and pages
   int64_t page_tokens = model::kPageTokens;        // others for tests, as is the next
   int64_t early_tail_pages = 16;                   // between the tails inside a long prompt; >= 1
-};
-
-// One line of a memory plan.
-struct PlannedMemory {
-  std::string name;
-  uint64_t bytes = 0;
 };
 
 // The released model as the engine runs it: model::Forward over pages of one pool. A sequence holds one of
@@ -57,13 +51,13 @@ struct PlannedMemory {
 // One thread: the engine's (Create may run elsewhere).
 class ModelStepper : public StepModel {
  public:
-  // What a stepper with these options and its engine will hold, by the names of the ledger's accounts, mapped
-  // weights first. `n_threads` of the pool.
+  // What a stepper with these options, the checkpoint it stands on and its engine will hold, by the names of
+  // the ledger's accounts, mapped weights first. `n_threads` of the pool.
   static Result<std::vector<PlannedMemory>> PlanMemory(const model::LayerPlan& plan,
                                                        const StepperOptions& options, int n_threads);
 
   // `checkpoint` and `pool` outlive the stepper, as does `ledger` (optional). kInvalidArgument, naming the
-  // option, its value and what is accepted; kResourceExhausted, listing the plan, when it exceeds ram_bytes.
+  // option, its value and what is accepted; kResourceExhausted when the system refuses the memory.
   static Result<std::unique_ptr<ModelStepper>> Create(const model::Checkpoint& checkpoint,
                                                       model::EngramHash engram, ThreadPool& pool,
                                                       const StepperOptions& options,

@@ -27,6 +27,11 @@ BatchLayout::BatchLayout(const LayerPlan& plan, const ForwardOptions& options)
   kept_rows_.reserve(static_cast<size_t>(options.max_batch_tokens));
 }
 
+uint64_t BatchLayout::BytesFor(const ForwardOptions& options) {
+  return static_cast<uint64_t>(options.max_batch_items) * sizeof(Item) +
+         static_cast<uint64_t>(options.max_batch_tokens) * (sizeof(Token) + sizeof(int32_t));
+}
+
 void BatchLayout::Assign(std::span<const BatchItem> items) {
   MILLRACE_CHECK(items.size() <= items_.capacity(), "more items than the scratch is planned for");
   items_.clear();

@@ -17,6 +17,8 @@ class BatchLayout {
   // `plan` outlives the object.
   BatchLayout(const LayerPlan& plan, const ForwardOptions& options);
 
+  static uint64_t BytesFor(const ForwardOptions& options);
+
   struct Item {
     SequenceState* state = nullptr;
     int64_t first_token = 0;  // row of the item's first token in the batch

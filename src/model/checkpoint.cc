@@ -168,6 +168,21 @@ Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 Checkpoint::~Checkpoint() = default;
 
+uint64_t Checkpoint::IndexBytes(std::span<const TensorSpec> catalogue) {
+  constexpr uint64_t kHeapBlock = 16;            // of the allocator, beside each block
+  constexpr uint64_t kGrowth = 2;                // of a vector that doubles
+  constexpr uint64_t kNode = 5 * sizeof(void*);  // of a hash table: links, hash, its share of the buckets
+  uint64_t bytes = 0;
+  for (const TensorSpec& tensor : catalogue) {
+    const uint64_t name = tensor.name.size() + 1 + kHeapBlock;
+    const uint64_t shape = tensor.shape.size() * sizeof(int64_t) + kHeapBlock;
+    // In the catalogue, in the shard's header and in the tables of both by name and by kind.
+    bytes += kGrowth * (sizeof(TensorSpec) + sizeof(formats::TensorInfo)) + 2 * (name + shape) + 2 * kNode +
+             sizeof(std::string_view) + sizeof(size_t) + sizeof(uint64_t) + sizeof(StoredTensor);
+  }
+  return bytes;
+}
+
 const fs::path& Checkpoint::dir() const {
   return impl_->dir;
 }

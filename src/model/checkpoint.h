@@ -82,6 +82,9 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();
 
+  // Bytes that an object holds for a checkpoint of `catalogue`: names, shapes and places of all tensors.
+  static uint64_t IndexBytes(std::span<const TensorSpec> catalogue);
+
   const std::filesystem::path& dir() const;
   const formats::ModelConfig& config() const;
   const CheckpointReport& report() const;

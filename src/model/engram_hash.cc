@@ -106,6 +106,13 @@ Result<EngramHash> EngramHash::Build(const formats::ModelConfig& config, TokenCl
   return hash;
 }
 
+uint64_t EngramHash::BytesFor(const formats::ModelConfig& config) {
+  const auto columns = static_cast<uint64_t>((config.engram_max_ngram_size - 1) * config.engram_n_heads);
+  const uint64_t layer = sizeof(Layer) + columns * 2 * sizeof(int64_t) +
+                         static_cast<uint64_t>(config.engram_max_ngram_size) * sizeof(uint64_t);
+  return static_cast<uint64_t>(config.vocab_size) * sizeof(int32_t) + config.engram_layer_ids.size() * layer;
+}
+
 Result<EngramHash> EngramHash::ForCheckpoint(const formats::ModelConfig& config,
                                              const std::filesystem::path& dir) {
   if (config.engram_layer_ids.empty()) return EngramHash();

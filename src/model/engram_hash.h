@@ -46,6 +46,9 @@ class EngramHash {
   static Result<EngramHash> ForCheckpoint(const formats::ModelConfig& config,
                                           const std::filesystem::path& dir);
 
+  // Bytes that the object holds.
+  static uint64_t BytesFor(const formats::ModelConfig& config);
+
   int n_layers() const { return static_cast<int>(layers_.size()); }
   int64_t columns() const { return columns_; }
   int64_t max_ngram() const { return max_ngram_; }

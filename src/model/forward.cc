@@ -17,23 +17,22 @@ namespace {
 
 constexpr int64_t kSliceChannels = 1024;  // of a token's streams that one thread mixes
 
-// One block of zeroed memory from the operating system, counted in the ledger.
+size_t ScratchBytes(const LayerPlan& plan, const ForwardOptions& options, int n_threads) {
+  Arena arena;
+  const ForwardScratch measured(plan, options, n_threads, arena);
+  return arena.used();
+}
+
+// One block of zeroed memory from the operating system.
 class ScratchBlock {
  public:
-  ScratchBlock(size_t bytes, MemoryLedger* ledger) : bytes_(bytes) {
+  explicit ScratchBlock(size_t bytes) : bytes_(bytes) {
     void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) throw std::bad_alloc();
     block_ = static_cast<std::byte*>(block);
     madvise(block, bytes, MADV_HUGEPAGE);  // advice: without huge pages the pass is only slower
-    if (ledger != nullptr) {
-      account_ = &ledger->Open("forward scratch", bytes);
-      account_->Add(bytes);
-    }
   }
-  ~ScratchBlock() {
-    munmap(block_, bytes_);
-    if (account_ != nullptr) account_->Remove(bytes_);
-  }
+  ~ScratchBlock() { munmap(block_, bytes_); }
   ScratchBlock(const ScratchBlock&) = delete;
   ScratchBlock& operator=(const ScratchBlock&) = delete;
 
@@ -42,7 +41,6 @@ class ScratchBlock {
  private:
   size_t bytes_;
   std::byte* block_ = nullptr;
-  MemoryAccount* account_ = nullptr;
 };
 
 kernels::RopeTable CompressRope(const formats::ModelConfig& config) {
@@ -70,7 +68,8 @@ struct Forward::Impl {
                                             static_cast<float>(plan.config.rope_theta))),
         compress_rope(CompressRope(plan.config)),
         pool(thread_pool),
-        block(ScratchBytes(plan, options, pool.size()), ledger),
+        held(PlanScratch(plan, options, pool.size()), ledger),
+        block(ScratchBytes(plan, options, pool.size())),
         arena(block.data()),
         scratch(plan, options, pool.size(), arena),
         batch(plan, options),
@@ -104,6 +103,7 @@ struct Forward::Impl {
   kernels::RopeTable main_rope;
   kernels::RopeTable compress_rope;
   ThreadPool& pool;
+  HeldMemory held;
   ScratchBlock block;
   Arena arena;
   ForwardScratch scratch;
@@ -262,10 +262,13 @@ Result<std::unique_ptr<Forward>> Forward::Create(const Checkpoint& checkpoint, E
   }
 }
 
-uint64_t Forward::ScratchBytes(const LayerPlan& plan, const ForwardOptions& options, int n_threads) {
+std::vector<PlannedMemory> Forward::PlanScratch(const LayerPlan& plan, const ForwardOptions& options,
+                                                int n_threads) {
   Arena arena;
   const ForwardScratch measured(plan, options, n_threads, arena);
-  return arena.used();
+  std::vector<PlannedMemory> lines = arena.parts();
+  lines.push_back({"scratch, batch layout", BatchLayout::BytesFor(options), "max-num-batched-tokens"});
+  return lines;
 }
 
 const LayerPlan& Forward::plan() const {

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "base/ledger.h"
+#include "base/planned_memory.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "model/checkpoint.h"
@@ -86,7 +87,7 @@ struct ForwardOptions {
 // and batched and with any number of threads: no value of one token depends on another token of the call
 // except through its sequence's state.
 //
-// All memory is allocated at construction (ScratchBytes); Run allocates nothing (except for a trace).
+// All memory is allocated at construction (PlanScratch); Run allocates nothing (except for a trace).
 // One thread calls Run; the pool's threads help.
 class Forward {
  public:
@@ -99,8 +100,9 @@ class Forward {
   Forward(const Forward&) = delete;
   Forward& operator=(const Forward&) = delete;
 
-  // Bytes of scratch that a Forward with these options holds.
-  static uint64_t ScratchBytes(const LayerPlan& plan, const ForwardOptions& options, int n_threads);
+  // The scratch that a Forward with these options holds, by the names of its accounts.
+  static std::vector<PlannedMemory> PlanScratch(const LayerPlan& plan, const ForwardOptions& options,
+                                                int n_threads);
 
   const LayerPlan& plan() const;
   const PageLayout& page_layout() const;

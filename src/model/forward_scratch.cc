@@ -35,7 +35,10 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   const int64_t hidden = c.hidden_size;
   const int64_t dim = c.head_dim;
   const auto floats = [&](int64_t n) { return arena.Take<float>(n); };
+  constexpr std::string_view kTokens = "max-num-batched-tokens";
+  constexpr std::string_view kThreads = "threads";
 
+  arena.Begin("scratch, activations", kTokens);
   streams = floats(tokens * m * hidden);
   pre = floats(tokens * m);
   new_pre = floats(tokens * m);
@@ -54,6 +57,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   const int64_t window_rows = options.max_batch_items * (c.sliding_window - 1) + tokens;
   window_codes = arena.Take<uint8_t>(window_rows * dim);
   window_scales = arena.Take<uint8_t>(window_rows * dim / 32);
+  arena.Begin("scratch, indexer", kTokens);
   compress_kv = floats(tokens * dim);
   compress_gate = floats(tokens * dim);
   latents = floats(tokens * dim);
@@ -66,13 +70,16 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   n_selected = arena.Take<int32_t>(tokens);
   candidates = arena.Take<int32_t>(tokens * c.candidate_topk_blocks);
   n_candidates = arena.Take<int32_t>(tokens);
+  arena.Begin("scratch, attention", kThreads);
   attention_slots = 2 * int64_t{n_threads};
   selected_rows = arena.Take<kernels::LatentRow>(attention_slots * c.index_topk);
   attention_weights = floats(attention_slots * c.num_attention_heads *
                              kernels::AttentionStride(c.sliding_window + c.index_topk));
   attention_denominators = floats(attention_slots * c.num_attention_heads);
+  arena.Begin("scratch, activations", kTokens);
   o_lora = floats(tokens * c.o_groups * c.o_lora_rank);
 
+  arena.Begin("scratch, experts", kTokens);
   const int64_t slots = tokens * c.num_experts_per_tok;
   router_scores = floats(tokens * c.n_routed_experts);
   experts = arena.Take<int32_t>(slots);
@@ -91,6 +98,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   down_rows = floats((slots + tokens) * hidden);
 
   if (!plan.engram_layers.empty()) {
+    arena.Begin("scratch, n-gram memory", kTokens);
     const int64_t columns = (c.engram_max_ngram_size - 1) * c.engram_n_heads;
     row_ids = arena.Take<int64_t>(tokens * static_cast<int64_t>(plan.engram_layers.size()) * columns);
     engram_rows = floats(tokens * columns * c.engram_head_dim);
@@ -99,6 +107,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
     class_window = arena.Take<int32_t>(c.engram_max_ngram_size - 1 + tokens);
   }
 
+  arena.Begin("scratch, threads", kThreads);
   jobs = arena.Take<MatMulJob>(std::max(c.o_groups, c.n_routed_experts + 1));
   expert_tokens = arena.Take<ExpertTokens>(c.n_routed_experts + 1);
 
@@ -121,6 +130,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
         .index_blocks = floats(index_blocks)};
     if (!workers.empty()) std::construct_at(&workers[static_cast<size_t>(i)], worker);
   }
+  arena.Begin("scratch, indexer", kTokens);
   const int64_t n_selections = std::max<int64_t>(n_threads, std::min(tokens, 16 * int64_t{n_threads}));
   selections = arena.Take<SelectionScratch>(n_selections);
   for (int64_t i = 0; i < n_selections; ++i) {

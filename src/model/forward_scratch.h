@@ -3,7 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/planned_memory.h"
 #include "kernels/attention.h"
 #include "kernels/index_score.h"
 #include "kernels/matmul.h"
@@ -16,7 +20,7 @@
 namespace millrace::model {
 
 // Cuts spans out of one block, each aligned to 64 bytes. Without a block it only counts, so that the plan and
-// the allocation walk the same code.
+// the allocation walk the same code. What is taken counts for the part that was begun last.
 class Arena {
  public:
   Arena() = default;
@@ -26,15 +30,26 @@ class Arena {
   std::span<T> Take(int64_t n) {
     const size_t at = used_;
     used_ += (static_cast<size_t>(n) * sizeof(T) + 63) / 64 * 64;
+    parts_.at(current_).bytes += used_ - at;
     if (block_ == nullptr) return {};
     return {reinterpret_cast<T*>(block_ + at), static_cast<size_t>(n)};
   }
 
+  // A line of the memory plan; one that was begun before goes on.
+  void Begin(std::string_view part, std::string_view depends_on) {
+    current_ = 0;
+    while (current_ < parts_.size() && parts_[current_].name != part) ++current_;
+    if (current_ == parts_.size()) parts_.push_back({std::string(part), 0, std::string(depends_on)});
+  }
+
   size_t used() const { return used_; }
+  const std::vector<PlannedMemory>& parts() const { return parts_; }
 
  private:
   std::byte* block_ = nullptr;
   size_t used_ = 0;
+  std::vector<PlannedMemory> parts_;
+  size_t current_ = 0;  // of parts_
 };
 
 // y[t, o] = A[o] . x[t] for one range of rows, as one part of a RunMatMuls call.

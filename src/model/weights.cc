@@ -1,6 +1,8 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/codecs.h"
@@ -155,11 +157,31 @@ Weights::Weights(const Checkpoint& checkpoint, const LayerPlan& plan, MemoryLedg
     layers_.push_back(
         BindLayer(Binder(checkpoint, realigned_, static_cast<int>(l)), plan.config, plan.layers[l]));
   }
-  if (ledger != nullptr) {
-    uint64_t bytes = 0;
-    for (const std::vector<std::byte>& copy : realigned_) bytes += copy.size();
-    ledger->Open("weights realigned", bytes).Add(bytes);
+  uint64_t realigned = 0;
+  for (const std::vector<std::byte>& copy : realigned_) realigned += copy.size();
+  held_ = HeldMemory(
+      std::vector<PlannedMemory>{{"weights decoded", DecodedBytes(plan)}, {"weights realigned", realigned}},
+      ledger);
+}
+
+uint64_t Weights::DecodedBytes(const LayerPlan& plan) {
+  // What Binder::Floats is asked for.
+  constexpr K kDecoded[] = {K::kNorm,         K::kAttnNorm,     K::kFfnNorm,    K::kQNorm,
+                            K::kKvNorm,       K::kAttnSink,     K::kHcAttnBase, K::kHcAttnScale,
+                            K::kHcFfnBase,    K::kHcFfnScale,   K::kGateBias,   K::kCompressorNorm,
+                            K::kIndexerKNorm, K::kEngramQWeight};
+  uint64_t floats = 0;
+  for (const TensorSpec& tensor : BuildCatalogue(plan.config)) {
+    const bool decoded = tensor.component == Component::kBackbone && !tensor.is_scale &&
+                         std::ranges::find(kDecoded, tensor.kind) != std::end(kDecoded);
+    if (!decoded) continue;
+    uint64_t elements = 1;
+    for (const int64_t dim : tensor.shape) elements *= static_cast<uint64_t>(dim);
+    floats += elements;
   }
+  const auto experts = static_cast<uint64_t>(plan.config.n_routed_experts);
+  return floats * sizeof(float) +
+         plan.layers.size() * (sizeof(LayerWeights) + experts * sizeof(ExpertWeights));
 }
 
 void Weights::MarkOrdinary(ThreadPool& pool) {

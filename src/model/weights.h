@@ -62,7 +62,11 @@ struct LayerWeights {
 // (norms, biases) are decoded copies. Read-only after construction; the checkpoint outlives it.
 class Weights {
  public:
+  // Opens the accounts "weights decoded" and "weights realigned".
   Weights(const Checkpoint& checkpoint, const LayerPlan& plan, MemoryLedger* ledger);
+
+  // Bytes of the decoded copies and of the views.
+  static uint64_t DecodedBytes(const LayerPlan& plan);
 
   // Reads all fp8 matrices once and notes which are ordinary (kernels::WeightMatrix), as nearly all are.
   void MarkOrdinary(ThreadPool& pool);
@@ -80,6 +84,7 @@ class Weights {
   std::vector<LayerWeights> layers_;
   // Copies of matrices whose bytes lie unaligned in their shard (float kernels need aligned rows).
   std::deque<std::vector<std::byte>> realigned_;
+  HeldMemory held_;
 };
 
 }  // namespace millrace::model

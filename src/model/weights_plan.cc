@@ -4,6 +4,9 @@
 
 #include "base/units.h"
 #include "model/catalogue.h"
+#include "model/checkpoint.h"
+#include "model/engram_hash.h"
+#include "model/weights.h"
 
 namespace millrace::model {
 
@@ -38,6 +41,14 @@ std::vector<PlannedMemory> PlanWeights(const formats::ModelConfig& config) {
   };
   not_run("weights, draft head", draft);
   not_run("weights, vision tower", vision);
+  return lines;
+}
+
+std::vector<PlannedMemory> PlanCheckpoint(const LayerPlan& plan) {
+  std::vector<PlannedMemory> lines = PlanWeights(plan.config);
+  lines.push_back({"tensor index", Checkpoint::IndexBytes(BuildCatalogue(plan.config))});
+  lines.push_back({"weights decoded", Weights::DecodedBytes(plan)});
+  if (!plan.engram_layers.empty()) lines.push_back({"n-gram hash", EngramHash::BytesFor(plan.config)});
   return lines;
 }
 
