@@ -11,11 +11,25 @@ void BufferedExchange::Wake() {
   if (wake_) wake_();
 }
 
+bool BufferedExchange::ReserveOutput(size_t bytes) {
+  if (!outputs_) return true;
+  std::optional<ByteReservation> memory = outputs_->Reserve(bytes);
+  if (!memory) {
+    MarkTooSlow();
+    return false;
+  }
+  output_memory_.Merge(*std::move(memory));
+  return true;
+}
+
 void BufferedExchange::Send(HttpResponse response) {
   MILLRACE_CHECK(!answered_, "a handler answered one request twice");
   answered_ = true;
   ended_ = true;
   if (gone_) return;
+  // Small answers are part of their connection: a probe is answered whatever others leave unread.
+  constexpr size_t kSmallBytes = 16 << 10;
+  if (response.body.size() > kSmallBytes && !ReserveOutput(response.body.size())) return;
   head_ = std::move(response);
   Wake();
 }
@@ -37,6 +51,7 @@ void BufferedExchange::Write(std::string_view bytes) {
   // it.
   largest_write_ = std::max(largest_write_, bytes.size());
   if (output_.size() + bytes.size() > max_output_bytes_ + largest_write_) return MarkTooSlow();
+  if (!ReserveOutput(bytes.size())) return;
   output_ += bytes;
   Wake();
 }
@@ -57,6 +72,7 @@ void BufferedExchange::MarkGone() {
   if (gone_) return;
   gone_ = true;
   output_.clear();
+  output_memory_ = {};
   head_.reset();
   Wake();
   if (auto on_gone = std::exchange(on_gone_, nullptr); on_gone && !ended_) on_gone();
@@ -73,6 +89,8 @@ void BufferedExchange::MarkDelivered() {
 }
 
 std::optional<HttpResponse> BufferedExchange::TakeHead() {
+  // A stream's output may wait behind its head, and stays reserved.
+  if (head_ && !streaming_) taken_memory_ = std::move(output_memory_);
   return std::exchange(head_, std::nullopt);
 }
 

@@ -42,5 +42,44 @@ TEST_F(BufferedExchangeTest, OneLargeWriteIsNotItsReadersFault) {
   EXPECT_TRUE(exchange_.too_slow());
 }
 
+TEST(BufferedExchange, OutputIsReservedUntilTheNextIsTaken) {
+  const auto outputs = ByteBudget::Create(250);
+  const auto inline_poster = [](const std::function<void()>& task) { task(); };
+  {
+    BufferedExchange stream(inline_poster, kBound, outputs);
+    stream.BeginStream({}, nullptr);
+    stream.Write(std::string(60, 'x'));
+    (void)stream.TakeHead();
+    EXPECT_EQ(outputs->reserved_bytes(), 60u);
+    (void)stream.TakeOutput();  // is being written
+    stream.Write(std::string(40, 'x'));
+    EXPECT_EQ(outputs->reserved_bytes(), 100u);
+    (void)stream.TakeOutput();
+    EXPECT_EQ(outputs->reserved_bytes(), 40u);
+
+    BufferedExchange other(inline_poster, 10 * kBound, outputs);
+    other.BeginStream({}, nullptr);
+    other.Write(std::string(210, 'x'));
+    EXPECT_FALSE(other.gone());
+    stream.Write("x");  // nothing is left for anybody
+    EXPECT_TRUE(stream.too_slow());
+    EXPECT_EQ(outputs->reserved_bytes(), 250u);
+  }
+  EXPECT_EQ(outputs->reserved_bytes(), 0u);
+}
+
+TEST(BufferedExchange, AProbeIsAnsweredThoughNothingIsLeftForOutput) {
+  const auto outputs = ByteBudget::Create(0);
+  BufferedExchange probe([](const std::function<void()>& task) { task(); }, kBound, outputs);
+  HttpResponse response;
+  response.body = "alive";
+  probe.Send(response);
+  EXPECT_FALSE(probe.gone());
+  BufferedExchange answer([](const std::function<void()>& task) { task(); }, kBound, outputs);
+  response.body.assign(1 << 20, 'x');
+  answer.Send(response);
+  EXPECT_TRUE(answer.too_slow());
+}
+
 }  // namespace
 }  // namespace millrace::api

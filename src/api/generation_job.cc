@@ -52,7 +52,10 @@ struct SequenceEvent {
 class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
  public:
   GenerationJob(GenerationBackend backend, PreparedGeneration prepared, std::shared_ptr<Exchange> exchange)
-      : backend_(backend), prepared_(std::move(prepared)), exchange_(std::move(exchange)) {}
+      : backend_(backend),
+        prepared_(std::move(prepared)),
+        exchange_(std::move(exchange)),
+        memory_(backend.answers, 0) {}
 
   void Start() {
     exchange_->record().model = prepared_.model;
@@ -180,6 +183,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       backend_.metrics.OnFirstToken(Seconds(at - prepared_.arrival));
     }
     if (!first_token_) first_token_ = at;
+    memory_.Grow(kAnswerBytesPerToken);
     choice.last_token = at;
     Deliver(index, choice.generation.OnToken(event), stream);
     if (choice.generation.stopped()) backend_.engine.Cancel(choice.id);
@@ -306,6 +310,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   const GenerationBackend backend_;
   PreparedGeneration prepared_;
   const std::shared_ptr<Exchange> exchange_;
+  HeldBytes memory_;
   std::vector<Choice> choices_;
   int64_t prompt_tokens_ = 0;
   std::optional<Clock::time_point> first_token_;  // of any choice

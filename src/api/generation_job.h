@@ -13,6 +13,7 @@
 #include "api/generation.h"
 #include "api/metrics.h"
 #include "api/requests.h"
+#include "base/ledger.h"
 #include "engine/engine.h"
 #include "text/tokenizer.h"
 
@@ -47,7 +48,12 @@ struct GenerationBackend {
   engine::Engine& engine;
   const text::Tokenizer& tokenizer;
   Metrics& metrics;
+  MemoryAccount* answers = nullptr;  // holds what answers in progress have; optional
 };
+
+// What a token of an answer in progress takes, at its most: its id, its text as events and kept whole, with
+// what strings and vectors grow ahead.
+inline constexpr uint64_t kAnswerBytesPerToken = 32;
 
 // Submits the sequences of one request and answers its exchange as their tokens come: everything that is
 // ready in one turn of the exchange's loop leaves in one write. When the client is gone, or a sequence fails,

@@ -41,6 +41,8 @@ constexpr size_t kReadBytes = 16 << 10;
 constexpr size_t kSliceBytes = 64 << 10;         // of an answer, under one write deadline
 constexpr int kMaxUnsentBytes = 128 << 10;       // in the kernel, before a write to it waits
 constexpr size_t kMaxPipelinedBytes = 64 << 10;  // kept of what is sent ahead of an answer
+constexpr size_t kCoroutineBytes = 16 << 10;     // frames, handlers, socket and timers of one connection
+constexpr int kMaxRefusals = 64;                 // connections above the limit that are told so, at a time
 
 bool IsHttpError(const error_code& failure) {
   return failure.category() == http::make_error_code(http::error::bad_method).category();
@@ -109,6 +111,17 @@ HttpRequest ToHead(const http::request_header<>& message) {
 
 }  // namespace
 
+uint64_t ConnectionBytes(const HttpServerOptions& options) {
+  return options.max_header_bytes + kMaxPipelinedBytes + kReadBytes + kCoroutineBytes;
+}
+
+std::vector<PlannedMemory> HttpServer::PlanMemory(const HttpServerOptions& options) {
+  const auto connections = static_cast<uint64_t>(options.max_connections + kMaxRefusals);
+  return {{"connections", connections * ConnectionBytes(options), "max-connections x max-header-size"},
+          {"request bodies", options.max_bodies_bytes, "max-bodies-size"},
+          {"queued output", options.max_outputs_bytes, "max-unread-total"}};
+}
+
 void PostGate::Post(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   if (context_ != nullptr) asio::post(*context_, std::move(task));
@@ -126,10 +139,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(asio::ip::tcp::socket socket, HttpShared& shared)
       : stream_(std::move(socket)), shared_(shared), wake_(stream_.get_executor()) {
     shared_.connections.insert(this);
+    if (shared_.connections_account != nullptr)
+      shared_.connections_account->Add(ConnectionBytes(shared_.options));
     shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
   }
   ~HttpConnection() {
     shared_.connections.erase(this);
+    if (shared_.connections_account != nullptr)
+      shared_.connections_account->Remove(ConnectionBytes(shared_.options));
     shared_.stats.connections.fetch_sub(1, std::memory_order_relaxed);
   }
 
@@ -269,7 +286,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   asio::awaitable<Next> Answer(HttpRequest request, AnswerMode mode) {
     exchange_ = std::make_shared<BufferedExchange>(
         [gate = shared_.gate](std::function<void()> task) { gate->Post(std::move(task)); },
-        shared_.options.max_output_bytes);
+        shared_.options.max_output_bytes, shared_.outputs);
     exchange_->SetWake([this] { OnExchangeChange(); });
     stream_.expires_never();  // of the watching read; each write sets its own
     watching_ = true;
@@ -480,7 +497,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 };
 
 void StartConnection(asio::ip::tcp::socket socket, HttpShared& shared) {
-  constexpr int kMaxRefusals = 64;  // at a time; more are dropped without a word
+  // Above kMaxRefusals they are dropped without a word.
   const auto open = static_cast<int>(shared.connections.size());
   if (open >= shared.options.max_connections + kMaxRefusals) {
     shared.stats.refused.fetch_add(1, std::memory_order_relaxed);

@@ -40,13 +40,18 @@ struct HttpShared {
   HttpHooks hooks;
   std::shared_ptr<PostGate> gate;
   std::unordered_set<HttpConnection*> connections;
-  std::shared_ptr<ByteBudget> bodies;  // memory of the bodies that are being read or not yet decoded
+  std::shared_ptr<ByteBudget> bodies;   // memory of the bodies that are being read or not yet decoded
+  std::shared_ptr<ByteBudget> outputs;  // memory of what streams have written and clients not yet read
+  MemoryAccount* connections_account = nullptr;
   bool stopping = false;
 
   struct {
     std::atomic<uint64_t> connections{0}, refused{0}, malformed{0}, slow_readers{0}, disconnected{0};
   } stats;
 };
+
+// The most that one connection holds beside bodies and answers: what is read ahead, headers, coroutines.
+uint64_t ConnectionBytes(const HttpServerOptions& options);
 
 // Serves the connection until it ends; above the limit of connections it answers 503 and closes. `shared`
 // outlives the io_context's tasks.

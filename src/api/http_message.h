@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/byte_budget.h"
+#include "base/byte_budget.h"
 
 namespace millrace::api {
 

@@ -115,9 +115,19 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Bind(const HttpServerOptions& op
   auto impl = std::make_unique<Impl>();
   impl->shared.options = options;
   impl->shared.bodies = ByteBudget::Create(options.max_bodies_bytes);
+  impl->shared.outputs = ByteBudget::Create(options.max_outputs_bytes);
   impl->shared.gate = std::make_shared<PostGate>(impl->context);
   MILLRACE_RETURN_IF_ERROR(impl->Bind());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+void HttpServer::OpenAccounts(MemoryLedger& ledger) {
+  std::vector<MemoryAccount*> accounts;
+  for (const PlannedMemory& line : PlanMemory(impl_->shared.options))
+    accounts.push_back(&ledger.Open(line.name, line.bytes));
+  impl_->shared.connections_account = accounts[0];
+  impl_->shared.bodies->SetAccount(*accounts[1]);
+  impl_->shared.outputs->SetAccount(*accounts[2]);
 }
 
 Status HttpServer::Serve(HttpHandler handler, HttpHooks hooks) {

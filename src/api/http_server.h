@@ -7,9 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/api_error.h"
 #include "api/exchange.h"
+#include "base/ledger.h"
+#include "base/planned_memory.h"
 #include "base/result.h"
 
 namespace millrace::api {
@@ -22,6 +25,7 @@ struct HttpServerOptions {
   size_t max_header_bytes = 64 << 10;   // request line and headers; more is 431
   size_t max_body_bytes = 32 << 20;     // one request; more is 413
   size_t max_bodies_bytes = 256 << 20;  // all that are being read or not yet decoded; more is 503
+  size_t max_outputs_bytes = 64 << 20;  // of all streams together; a stream that finds no room counts as gone
   size_t max_output_bytes = 1 << 20;    // of a stream, queued for one client beside the largest single write;
                                         // more and it counts as gone
   std::chrono::milliseconds idle_timeout{75'000};        // between requests of one connection
@@ -66,6 +70,11 @@ class HttpServer {
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
+
+  // The most that a server with these options holds: connections, request bodies, queued output.
+  static std::vector<PlannedMemory> PlanMemory(const HttpServerOptions& options);
+  // Opens an account for each of these lines; call before Serve. `ledger` outlives the server.
+  void OpenAccounts(MemoryLedger& ledger);
 
   // Listens and starts the I/O thread; call once. Error kIo as above.
   Status Serve(HttpHandler handler, HttpHooks hooks = {});

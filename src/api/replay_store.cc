@@ -62,6 +62,10 @@ size_t BytesOf(const GeneratedAnswer& answer, size_t keys) {
 
 }  // namespace
 
+ReplayStore::~ReplayStore() {
+  if (account_ != nullptr) account_->Remove(bytes_);
+}
+
 void ReplayStore::Add(const ConversationHash& conversation, GeneratedAnswer answer) {
   ConversationHash through = conversation;
   through.Add(AsMessage(answer));
@@ -73,10 +77,11 @@ void ReplayStore::Add(const ConversationHash& conversation, GeneratedAnswer answ
 
   const std::lock_guard lock(mutex_);
   if (entry.bytes > max_bytes_) return;
+  while (bytes_ + entry.bytes > max_bytes_) Forget(std::prev(entries_.end()));
   bytes_ += entry.bytes;
+  if (account_ != nullptr) account_->Add(entry.bytes);
   entries_.push_front(std::move(entry));
   for (const Hash128& key : entries_.front().keys) by_key_[key] = entries_.begin();
-  while (bytes_ > max_bytes_) Forget(std::prev(entries_.end()));
 }
 
 // A key may by now belong to a newer answer.
@@ -86,6 +91,7 @@ void ReplayStore::Forget(Entries::iterator entry) {
     if (found != by_key_.end() && found->second == entry) by_key_.erase(found);
   }
   bytes_ -= entry->bytes;
+  if (account_ != nullptr) account_->Remove(entry->bytes);
   entries_.erase(entry);
 }
 

@@ -11,6 +11,7 @@
 
 #include "api/conversation_hash.h"
 #include "base/ids.h"
+#include "base/ledger.h"
 #include "text/chat_message.h"
 
 namespace millrace::api {
@@ -31,7 +32,12 @@ struct GeneratedAnswer {
 // answers are forgotten. Any thread.
 class ReplayStore {
  public:
-  explicit ReplayStore(size_t max_bytes) : max_bytes_(max_bytes) {}
+  // `account` (optional, outlives the store) holds what it remembers.
+  explicit ReplayStore(size_t max_bytes, MemoryAccount* account = nullptr)
+      : max_bytes_(max_bytes), account_(account) {}
+  ~ReplayStore();
+  ReplayStore(const ReplayStore&) = delete;
+  ReplayStore& operator=(const ReplayStore&) = delete;
 
   // `conversation`: all messages in front of the answer.
   void Add(const ConversationHash& conversation, GeneratedAnswer answer);
@@ -66,6 +72,7 @@ class ReplayStore {
   void Forget(Entries::iterator entry);
 
   const size_t max_bytes_;
+  MemoryAccount* const account_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Entries entries_;

@@ -41,6 +41,10 @@ constexpr const char* kChallenge = R"(Bearer realm="millrace")";
 // Two, so that one prompt of a million tokens does not make the others wait for its encoding.
 constexpr int kPrepareThreads = 2;
 
+// What decoding a body takes beside it, at its most: the JSON's values, the messages, the pieces of the
+// prompt, and its tokens while they are found.
+constexpr uint64_t kDecodeBytesPerBodyByte = 24;
+
 // One request on its way through the service.
 struct Call {
   HttpRequest request;
@@ -90,10 +94,11 @@ std::string StatusJson(std::string_view status) {
 
 struct Service::Impl {
   Impl(engine::Engine& engine_in, const text::ChatEncoder& encoder, ServiceOptions options_in,
-       const MemoryLedger* ledger)
+       MemoryLedger* ledger)
       : engine(engine_in),
         options(std::move(options_in)),
-        replays(options.replay_bytes),
+        accounts(PlanMemory(options, engine.max_model_len(), options.max_num_seqs), ledger),
+        replays(options.replay_bytes, accounts.remembered),
         model{encoder,
               options.served_model_names,
               "millrace-" + options.version,
@@ -113,6 +118,18 @@ struct Service::Impl {
         prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {
     metrics.SetReplayStats([this] { return replays.stats(); });
   }
+
+  // Of PlanMemory's lines; null without a ledger.
+  struct Accounts {
+    Accounts(const std::vector<PlannedMemory>& plan, MemoryLedger* ledger) {
+      if (ledger == nullptr) return;
+      MemoryAccount** const all[] = {&decoding, &answers, &remembered};
+      for (size_t i = 0; i < std::size(all); ++i) *all[i] = &ledger->Open(plan[i].name, plan[i].bytes);
+    }
+    MemoryAccount* decoding = nullptr;
+    MemoryAccount* answers = nullptr;
+    MemoryAccount* remembered = nullptr;
+  };
 
   using Handler = void (Impl::*)(Call);
   struct Route : Endpoint {
@@ -166,6 +183,7 @@ struct Service::Impl {
 
   engine::Engine& engine;
   const ServiceOptions options;
+  const Accounts accounts;
   ReplayStore replays;
   const ServedModel model;
   const ServerInfo info;
@@ -320,6 +338,7 @@ void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
   const auto shared_call = std::make_shared<Call>(std::move(call));
   const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, work] {
     Then then;
+    const HeldBytes decoding(accounts.decoding, kDecodeBytesPerBodyByte * shared_call->request.body.size());
     // A prompt that memory does not suffice for costs its own request, not the server.
     try {
       then = work(*shared_call);
@@ -372,7 +391,8 @@ void Service::Impl::AnswerBody(Call call, AnswerFn fn) {
 void Service::Impl::StartPrepared(const Call& call, Prepared& prepared) {
   if (const ApiError* const error = std::get_if<ApiError>(&prepared)) return RespondError(call, *error);
   PreparedGeneration& generation = std::get<PreparedGeneration>(prepared);
-  StartGeneration({engine, model.encoder.tokenizer(), metrics}, std::move(generation), call.exchange);
+  StartGeneration({engine, model.encoder.tokenizer(), metrics, accounts.answers}, std::move(generation),
+                  call.exchange);
 }
 
 void Service::Impl::ListModels(Call call) {
@@ -446,12 +466,21 @@ void Service::Impl::ServeMetrics(Call call) {
 }
 
 Service::Service(engine::Engine& engine, const text::ChatEncoder& encoder, ServiceOptions options,
-                 const MemoryLedger* ledger) {
+                 MemoryLedger* ledger) {
   MILLRACE_CHECK(!options.served_model_names.empty(), "a service without a name for its model");
   impl_ = std::make_unique<Impl>(engine, encoder, std::move(options), ledger);
 }
 
 Service::~Service() = default;
+
+std::vector<PlannedMemory> Service::PlanMemory(const ServiceOptions& options, int64_t max_model_len,
+                                               int max_num_seqs) {
+  const auto answer_tokens = static_cast<uint64_t>(max_num_seqs) * static_cast<uint64_t>(max_model_len);
+  return {{"requests being decoded", kPrepareThreads * kDecodeBytesPerBodyByte * options.max_body_bytes,
+           "max-body-size"},
+          {"answers in progress", answer_tokens * kAnswerBytesPerToken, "max-num-seqs x max-model-len"},
+          {"answers remembered", options.replay_bytes, "replay-size"}};
+}
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   Call call;

@@ -15,6 +15,7 @@
 #include "api/exchange.h"
 #include "api/metrics.h"
 #include "base/ledger.h"
+#include "base/planned_memory.h"
 #include "engine/engine.h"
 #include "text/chat_prompt.h"
 
@@ -34,6 +35,7 @@ struct ServiceOptions {
   std::string model_path = {};  // these three as /get_server_info tells them
   int max_num_seqs = 0;
   int max_queue = 0;
+  size_t max_body_bytes = size_t{32} << 20;  // of a request, as HttpServerOptions has it
 };
 
 // A row of the table of endpoints.
@@ -46,14 +48,19 @@ struct Endpoint {
 // The endpoints, apart from any transport: decodes requests, answers them through their exchanges.
 class Service {
  public:
-  // All references outlive the object; ledger may be nullptr.
+  // All references outlive the object; ledger may be nullptr. Opens an account for each line of PlanMemory.
   Service(engine::Engine& engine, const text::ChatEncoder& encoder, ServiceOptions options,
-          const MemoryLedger* ledger);
+          MemoryLedger* ledger);
   // No exchange's thread may be inside Handle, run a task that Handle has posted, or call back that a client
   // is gone.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
+
+  // The most that a service with these options holds over an engine with these limits: requests being
+  // decoded, answers in progress, answers remembered.
+  static std::vector<PlannedMemory> PlanMemory(const ServiceOptions& options, int64_t max_model_len,
+                                               int max_num_seqs);
 
   // Takes one request; on the exchange's thread. Returns at once: what takes long is done on threads of the
   // service, and what is generated comes from the engine's.

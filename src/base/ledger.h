@@ -48,6 +48,28 @@ class MemoryLedger {
   std::deque<MemoryAccount> accounts_;
 };
 
+// Bytes of an account (nullptr: of none) that are held as long as the object lives.
+class HeldBytes {
+ public:
+  HeldBytes(MemoryAccount* account, uint64_t bytes) : account_(account), bytes_(bytes) {
+    if (account_ != nullptr) account_->Add(bytes_);
+  }
+  ~HeldBytes() {
+    if (account_ != nullptr) account_->Remove(bytes_);
+  }
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+
+  void Grow(uint64_t bytes) {
+    if (account_ != nullptr) account_->Add(bytes);
+    bytes_ += bytes;
+  }
+
+ private:
+  MemoryAccount* const account_;
+  uint64_t bytes_;
+};
+
 // Memory of fixed size that is held as planned: opens an account for each line and fills it for as long as
 // the object lives. `ledger` (nullptr: nothing is counted) outlives it.
 class HeldMemory {

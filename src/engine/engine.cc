@@ -4,11 +4,14 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/byte_budget.h"
+#include "base/units.h"
 #include "engine/loop.h"
 
 namespace millrace::engine {
@@ -53,6 +56,17 @@ class Mailbox {
   bool closed_ = false;            // guarded by mutex_
 };
 
+// The sink, and with it the memory of its request's prompt, for as long as the loop holds the request.
+std::shared_ptr<TokenSink> WithMemory(std::shared_ptr<TokenSink> sink, ByteReservation memory) {
+  struct Holder {
+    std::shared_ptr<TokenSink> sink;
+    ByteReservation memory;
+  };
+  TokenSink* const raw = sink.get();
+  const auto holder = std::make_shared<Holder>(Holder{std::move(sink), std::move(memory)});
+  return std::shared_ptr<TokenSink>(holder, raw);
+}
+
 }  // namespace
 
 struct Engine::Impl {
@@ -61,19 +75,19 @@ struct Engine::Impl {
         vocab_size(model->vocab_size()),
         max_model_len(model->max_model_len()),
         loop(std::move(model), engine_options, board),
+        held(std::vector<PlannedMemory>{{"logits and sampling",
+                                         LogitsAndSamplingBytes(vocab_size, options.max_num_seqs)}},
+             ledger),
         watchdog(board, engine_options.watchdog) {
-    if (ledger != nullptr) {
-      const uint64_t bytes = LogitsAndSamplingBytes(vocab_size, options.max_num_seqs);
-      account = &ledger->Open("logits and sampling", bytes);
-      account->Add(bytes);
-    }
+    const uint64_t prompt_bytes = PromptBytes(max_model_len, options);
+    prompts = ByteBudget::Create(prompt_bytes);
+    if (ledger != nullptr) prompts->SetAccount(ledger->Open("prompts", prompt_bytes));
     thread = std::thread([this] { Run(); });
   }
 
   ~Impl() {
     mailbox.Close();
     thread.join();
-    if (account != nullptr) account->Remove(account->live_bytes());
   }
 
   void Run() {
@@ -108,11 +122,20 @@ struct Engine::Impl {
   uint64_t next_id = 1;   // guarded by submit_mutex
   bool draining = false;  // guarded by submit_mutex
 
+  std::shared_ptr<ByteBudget> prompts;
+
   Loop loop;  // the thread's alone
+  HeldMemory held;
   Watchdog watchdog;
-  MemoryAccount* account = nullptr;
   std::thread thread;
 };
+
+uint64_t PromptBytes(int64_t max_model_len, const EngineOptions& options) {
+  constexpr uint64_t kMeanWaitingTokens = 16384;
+  return (static_cast<uint64_t>(options.max_num_seqs) * static_cast<uint64_t>(max_model_len) +
+          static_cast<uint64_t>(options.max_queue) * kMeanWaitingTokens) *
+         sizeof(TokenId);
+}
 
 uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs) {
   const uint64_t row = static_cast<uint64_t>(vocab_size) * sizeof(float);
@@ -142,6 +165,13 @@ Result<SeqId> Engine::Submit(GenerationRequest request, std::shared_ptr<TokenSin
   }
   const EngineOptions& options = impl_->options;
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  std::optional<ByteReservation> memory = impl_->prompts->Reserve(request.prompt.size() * sizeof(TokenId));
+  if (!memory) {
+    return Error(ErrorCode::kResourceExhausted,
+                 fmt::format("the prompts of running and waiting requests fill the {} set aside for them, {} "
+                             "more tokens do not fit; try again later",
+                             HumanBytes(PromptBytes(impl_->max_model_len, options)), prompt_tokens));
+  }
   if (!impl_->board.TryJoinQueue(options.max_num_seqs + options.max_queue, prompt_tokens)) {
     return Error(
         ErrorCode::kResourceExhausted,
@@ -150,8 +180,8 @@ Result<SeqId> Engine::Submit(GenerationRequest request, std::shared_ptr<TokenSin
                     options.max_num_seqs + options.max_queue, options.max_num_seqs, options.max_queue));
   }
   const SeqId id{impl_->next_id++};
-  impl_->mailbox.Send(
-      QueuedRequest{id, std::move(request), std::move(sink), std::chrono::steady_clock::now()});
+  impl_->mailbox.Send(QueuedRequest{id, std::move(request), WithMemory(std::move(sink), *std::move(memory)),
+                                    std::chrono::steady_clock::now()});
   return id;
 }
 

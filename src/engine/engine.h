@@ -33,6 +33,10 @@ struct EngineOptions {
   WatchdogOptions watchdog = {};
 };
 
+// Bytes for the prompts of running and waiting requests: each running one may be of full length, and as many
+// wait as the queue has places, of 16,384 tokens in the mean. Longer ones wait in smaller numbers.
+uint64_t PromptBytes(int64_t max_model_len, const EngineOptions& options);
+
 // Bytes of an engine's own buffers: for every sequence a row of logits and its token history, and the
 // sampler.
 uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs);
@@ -47,7 +51,7 @@ uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs);
 // What a sink or the model throws is caught here and ends the requests concerned with kError.
 class Engine {
  public:
-  // Opens the account "logits and sampling" in `ledger` (optional, outlives the engine).
+  // Opens the accounts "logits and sampling" and "prompts" in `ledger` (optional, outlives the engine).
   Engine(std::unique_ptr<StepModel> model, EngineOptions options, MemoryLedger* ledger = nullptr);
   // Cancels what is left and joins.
   ~Engine();
@@ -59,7 +63,8 @@ class Engine {
 
   // Queues a request; `sink` lives until after OnFinish. Errors at once: prompt empty or too long for the
   // model (kInvalidArgument), a token id outside the vocabulary, sampling parameters out of range
-  // (kInvalidArgument, naming field and value), queue full (kResourceExhausted), draining (kUnavailable).
+  // (kInvalidArgument, naming field and value), queue or its memory full (kResourceExhausted), draining
+  // (kUnavailable).
   // After an error the sink is never called.
   Result<SeqId> Submit(GenerationRequest request, std::shared_ptr<TokenSink> sink);
 

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "model/engram_hash.h"
 #include "model/layer_plan.h"
+#include "model/weights_plan.h"
 
 namespace millrace::engine {
 namespace {
@@ -31,9 +32,10 @@ void LogIncomplete(const model::CheckpointReport& report, model::Component compo
   if (!problems.empty()) spdlog::warn("{} cannot be used: {}", name, problems);
 }
 
-void LogPlan(const std::vector<PlannedMemory>& plan) {
+void LogPlan(const std::vector<PlannedMemory>& checkpoint, const std::vector<PlannedMemory>& engine) {
   uint64_t mapped = 0, own = 0;
-  for (const PlannedMemory& line : plan) (line.mapped ? mapped : own) += line.bytes;
+  for (const std::vector<PlannedMemory>* lines : {&checkpoint, &engine})
+    for (const PlannedMemory& line : *lines) (line.mapped ? mapped : own) += line.bytes;
   spdlog::info("memory plan: {} of mapped weights, {} for the engine", HumanBytes(mapped), HumanBytes(own));
 }
 
@@ -83,8 +85,9 @@ Result<LoadedModel> LoadStepModel(const std::filesystem::path& dir, const LoadOp
   MILLRACE_ASSIGN_OR_RETURN(const auto plan, model::LayerPlan::Build(loaded.checkpoint->config()));
   MILLRACE_ASSIGN_OR_RETURN(const auto memory,
                             ModelStepper::PlanMemory(plan, options.stepper, loaded.pool->size()));
-  LogPlan(memory);
-  loaded.held = HeldMemory(OfLoading(memory), loaded.ledger.get());
+  const std::vector<PlannedMemory> stored = model::PlanCheckpoint(plan);
+  LogPlan(stored, memory);
+  loaded.held = HeldMemory(OfLoading(stored), loaded.ledger.get());
   MILLRACE_ASSIGN_OR_RETURN(
       loaded.model, ModelStepper::Create(*loaded.checkpoint, std::move(engram), *loaded.pool, options.stepper,
                                          loaded.ledger.get()));

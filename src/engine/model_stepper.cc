@@ -12,7 +12,6 @@
 #include "engine/engine.h"
 #include "model/catalogue.h"
 #include "model/sequence_state.h"
-#include "model/weights_plan.h"
 
 namespace millrace::engine {
 namespace {
@@ -133,12 +132,12 @@ Result<std::vector<PlannedMemory>> ModelStepper::PlanMemory(const model::LayerPl
   const auto n_seqs = static_cast<uint64_t>(options.max_num_seqs);
   const model::PageLayout layout(plan, options.page_tokens);
   const cache::PrefixTree::Options tree = TreeOptions(plan, sizes);
-  const std::string pool_grows_with =
-      options.kv_tokens ? "max-total-tokens" : "max-num-seqs x max-model-len";
-  std::vector<PlannedMemory> lines = model::PlanCheckpoint(plan);
+  const char* const pool_grows_with = options.kv_tokens ? "max-total-tokens" : "max-num-seqs x max-model-len";
+  std::vector<PlannedMemory> lines;
   lines.push_back(
       {"kv pages", cache::PagePool::BytesFor(layout.page_bytes, sizes.n_pages), pool_grows_with});
-  lines.push_back({"prefix tree", cache::PrefixTree::TreeBytes(tree.page_tokens, sizes.n_pages), pool_grows_with});
+  lines.push_back(
+      {"prefix tree", cache::PrefixTree::TreeBytes(tree.page_tokens, sizes.n_pages), pool_grows_with});
   lines.push_back({"prefix tails", cache::PrefixTree::TailBytes(tree.tail_bytes, tree.n_tails),
                    options.prefix_tails ? "prefix-cache-tails" : "max-num-seqs, the pool"});
   lines.push_back({"window states", n_seqs * (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes)),

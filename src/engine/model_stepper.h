@@ -51,8 +51,8 @@ struct StepperOptions {
 // One thread: the engine's (Create may run elsewhere).
 class ModelStepper : public StepModel {
  public:
-  // What a stepper with these options, the checkpoint it stands on and its engine will hold, by the names of
-  // the ledger's accounts, mapped weights first. `n_threads` of the pool.
+  // What a stepper with these options and its engine will hold, by the names of the ledger's accounts; what
+  // the checkpoint takes is model::PlanCheckpoint. `n_threads` of the pool.
   static Result<std::vector<PlannedMemory>> PlanMemory(const model::LayerPlan& plan,
                                                        const StepperOptions& options, int n_threads);
 

@@ -14,6 +14,7 @@
 #include "engine/forced_prefix_constraint.h"
 #include "engine/load.h"
 #include "engine/recording_sink.h"
+#include "model/weights_plan.h"
 
 namespace millrace::engine {
 namespace {
@@ -137,6 +138,8 @@ TEST(ModelStepper, HoldsWhatThePlanSays) {
   ASSERT_TRUE(plan.ok());
   std::map<std::string, uint64_t> planned;
   for (const PlannedMemory& line : *plan) planned[line.name] = line.bytes;
+  for (const PlannedMemory& line : model::PlanCheckpoint(*layer_plan)) planned[line.name] = line.bytes;
+  planned["prompts"] = PromptBytes(2048, {.max_num_seqs = 3});
 
   const Engine engine(std::move(mini.model), {.max_num_seqs = 3}, mini.ledger.get());
   std::map<std::string, const MemoryAccount*> accounts;
@@ -144,7 +147,8 @@ TEST(ModelStepper, HoldsWhatThePlanSays) {
     EXPECT_TRUE(accounts.emplace(account->name(), account).second) << account->name() << " opened twice";
   }
   for (const auto& [name, bytes] : planned) {
-    if (name == "kv pages" || name == "prefix tails") continue;
+    // Filled as they are used.
+    if (name == "kv pages" || name == "prefix tails" || name == "prompts") continue;
     ASSERT_TRUE(accounts.contains(name)) << name;
     EXPECT_EQ(accounts[name]->live_bytes(), bytes) << name;
     EXPECT_EQ(accounts[name]->planned_bytes(), bytes) << name;

@@ -24,6 +24,9 @@ class PieceTable {
 
   std::optional<TokenId> Find(std::string_view piece) const;
 
+  // Of one of the slots, which are a power of two and at least twice as many as entries.
+  static constexpr size_t kSlotBytes = 16;
+
  private:
   struct Slot {
     uint32_t begin = 0;   // of the piece in bytes_
@@ -31,6 +34,7 @@ class PieceTable {
     uint32_t check = 0;   // upper half of the hash: a wrong piece is told without touching bytes_
     TokenId token = 0;
   };
+  static_assert(sizeof(Slot) == kSlotBytes);
 
   std::string bytes_;
   std::vector<Slot> slots_;  // open addressing, linear probing, at most half full

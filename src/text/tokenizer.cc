@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <unordered_map>
 #include <utility>
 
@@ -136,6 +137,16 @@ Tokenizer::Tokenizer(const formats::TokenizerData& data, const std::vector<std::
     bytes_ += bytes;
     byte_ends_.push_back(static_cast<uint32_t>(bytes_.size()));
   }
+}
+
+uint64_t Tokenizer::BytesFor(int64_t vocab_size) {
+  constexpr uint64_t kTokenBytes = 10;
+  constexpr uint64_t kGrowth = 2;  // of a string that doubles
+  constexpr uint64_t kCodePoints = 0x110000;
+  const auto tokens = static_cast<uint64_t>(vocab_size);
+  const uint64_t slots = std::bit_ceil(2 * tokens);
+  return kCodePoints + tokens * (sizeof(uint32_t) + sizeof(uint8_t)) + 2 * kGrowth * kTokenBytes * tokens +
+         slots * PieceTable::kSlotBytes + tokens * sizeof(TokenId) + slots * sizeof(uint64_t);
 }
 
 std::vector<TokenId> Tokenizer::EncodeText(std::string_view text) const {

@@ -33,6 +33,10 @@ class Tokenizer {
   // From a tokenizer.json or the directory that holds one.
   static Result<Tokenizer> Load(const std::filesystem::path& path);
 
+  // Bytes that a tokenizer of so many tokens holds, of at most 10 bytes in the mean and with no more merges
+  // and whole pieces than tokens, as byte-level vocabularies are.
+  static uint64_t BytesFor(int64_t vocab_size);
+
   // Highest id + 1.
   int64_t vocab_size() const { return static_cast<int64_t>(byte_ends_.size()); }
 

@@ -6,7 +6,9 @@
 #include <optional>
 #include <utility>
 
-namespace millrace::api {
+#include "base/ledger.h"
+
+namespace millrace {
 
 class ByteReservation;
 
@@ -16,6 +18,9 @@ class ByteBudget : public std::enable_shared_from_this<ByteBudget> {
  public:
   static std::shared_ptr<ByteBudget> Create(size_t limit_bytes);
 
+  // From here on `account` (outlives the budget) holds what is reserved. Call before the first Reserve.
+  void SetAccount(MemoryAccount& account) { account_ = &account; }
+
   // Nothing when fewer than `bytes` are left.
   std::optional<ByteReservation> Reserve(size_t bytes);
   size_t reserved_bytes() const { return reserved_.load(std::memory_order_relaxed); }
@@ -23,10 +28,11 @@ class ByteBudget : public std::enable_shared_from_this<ByteBudget> {
  private:
   friend class ByteReservation;
   explicit ByteBudget(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
-  void Release(size_t bytes) { reserved_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void Release(size_t bytes);
 
   const size_t limit_bytes_;
   std::atomic<size_t> reserved_{0};
+  MemoryAccount* account_ = nullptr;
 };
 
 // A part of a budget, given back with its end; travels with the memory that it stands for, to whatever thread
@@ -40,6 +46,8 @@ class ByteReservation {
   ByteReservation& operator=(ByteReservation&& other) noexcept;
 
   size_t bytes() const { return bytes_; }
+  // Takes over what `other` holds, of the same budget.
+  void Merge(ByteReservation other);
   // Gives back what is above `bytes`.
   void ShrinkTo(size_t bytes);
 
@@ -52,4 +60,4 @@ class ByteReservation {
   size_t bytes_ = 0;
 };
 
-}  // namespace millrace::api
+}  // namespace millrace

@@ -1,6 +1,8 @@
-#include "api/byte_budget.h"
+#include "base/byte_budget.h"
 
-namespace millrace::api {
+#include "base/check.h"
+
+namespace millrace {
 
 std::shared_ptr<ByteBudget> ByteBudget::Create(size_t limit_bytes) {
   return std::shared_ptr<ByteBudget>(new ByteBudget(limit_bytes));
@@ -11,7 +13,13 @@ std::optional<ByteReservation> ByteBudget::Reserve(size_t bytes) {
   do {
     if (bytes > limit_bytes_ - reserved) return std::nullopt;
   } while (!reserved_.compare_exchange_weak(reserved, reserved + bytes, std::memory_order_relaxed));
+  if (account_ != nullptr) account_->Add(bytes);
   return ByteReservation(shared_from_this(), bytes);
+}
+
+void ByteBudget::Release(size_t bytes) {
+  if (account_ != nullptr) account_->Remove(bytes);
+  reserved_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 ByteReservation& ByteReservation::operator=(ByteReservation&& other) noexcept {
@@ -22,10 +30,17 @@ ByteReservation& ByteReservation::operator=(ByteReservation&& other) noexcept {
   return *this;
 }
 
+void ByteReservation::Merge(ByteReservation other) {
+  MILLRACE_CHECK(budget_ == nullptr || other.budget_ == nullptr || budget_ == other.budget_,
+                 "memory of two budgets in one reservation");
+  if (budget_ == nullptr) budget_ = other.budget_;
+  bytes_ += std::exchange(other.bytes_, 0);
+}
+
 void ByteReservation::ShrinkTo(size_t bytes) {
   if (bytes >= bytes_) return;
   budget_->Release(bytes_ - bytes);
   bytes_ = bytes;
 }
 
-}  // namespace millrace::api
+}  // namespace millrace

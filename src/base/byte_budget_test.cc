@@ -1,11 +1,11 @@
-#include "api/byte_budget.h"
+#include "base/byte_budget.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <utility>
 
-namespace millrace::api {
+namespace millrace {
 namespace {
 
 TEST(ByteBudget, RefusesWhatIsAboveItsLimit) {
@@ -46,5 +46,20 @@ TEST(ByteBudget, IsOutlivedByItsReservations) {
   reservation.reset();
 }
 
+TEST(ByteBudget, ShowsWhatIsReservedInItsAccount) {
+  MemoryLedger ledger;
+  MemoryAccount& account = ledger.Open("bodies", 100);
+  const auto budget = ByteBudget::Create(100);
+  budget->SetAccount(account);
+  {
+    ByteReservation reserved = *budget->Reserve(70);
+    EXPECT_FALSE(budget->Reserve(31));
+    reserved.ShrinkTo(20);
+    EXPECT_EQ(account.live_bytes(), 20u);
+  }
+  EXPECT_EQ(account.live_bytes(), 0u);
+  EXPECT_EQ(account.peak_bytes(), 70u);
+}
+
 }  // namespace
-}  // namespace millrace::api
+}  // namespace millrace
