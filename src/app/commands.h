@@ -27,6 +27,7 @@ void AddGenerateCommand(CLI::App& root, Invocation& invocation);
 void AddInspectCommand(CLI::App& root, Invocation& invocation);
 void AddMakeCheckpointCommand(CLI::App& root, Invocation& invocation);
 void AddParseChatCommand(CLI::App& root, Invocation& invocation);
+void AddPlanCommand(CLI::App& root, Invocation& invocation);
 void AddServeCommand(CLI::App& root, Invocation& invocation);
 void AddTokenizeCommand(CLI::App& root, Invocation& invocation);
 // Subcommands of `bench`.

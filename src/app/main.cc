@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   millrace::app::AddInspectCommand(root, invocation);
   millrace::app::AddMakeCheckpointCommand(root, invocation);
   millrace::app::AddParseChatCommand(root, invocation);
+  millrace::app::AddPlanCommand(root, invocation);
   millrace::app::AddServeCommand(root, invocation);
   millrace::app::AddTokenizeCommand(root, invocation);
   const std::vector<CLI::App*> commands = root.get_subcommands([](CLI::App*) { return true; });

@@ -21,6 +21,7 @@
 #include "app/check_tokenizer.h"
 #include "app/commands.h"
 #include "app/serve_flags.h"
+#include "app/serving_plan.h"
 #include "app/settings.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -31,18 +32,6 @@
 
 namespace millrace::app {
 namespace {
-
-void PrintMemory(const MemoryLedger& ledger) {
-  fmt::print("{:<32} {:>12} {:>12}\n", "memory", "planned", "held");
-  uint64_t planned = 0, held = 0;
-  for (const MemoryAccount* account : ledger.accounts()) {
-    planned += account->planned_bytes();
-    held += account->live_bytes();
-    fmt::print("{:<32} {:>12} {:>12}\n", account->name(), HumanBytes(account->planned_bytes()),
-               HumanBytes(account->live_bytes()));
-  }
-  fmt::print("{:<32} {:>12} {:>12}\n", "total", HumanBytes(planned), HumanBytes(held));
-}
 
 // SIGINT and SIGTERM, delivered only to who waits here: made before any thread starts, so that all block
 // them.
@@ -103,49 +92,72 @@ Result<Settings> CompleteSettings(CLI::App& command, const ServeFlags& flags) {
   return settings;
 }
 
-// The parts' options, all checked before anything is loaded.
-struct ServePlan {
-  engine::LoadOptions load;
-  engine::EngineOptions engine;
-  api::HttpServerOptions http;
-  api::ServiceOptions service;
+// The parts' options as the flags give them, all checked before anything is read.
+struct ServeRequest {
+  ServingOptions options;
   std::vector<std::string> warnings;
 };
 
-Result<ServePlan> PlanServing(const ServeFlags& flags, bool key_on_command_line) {
-  ServePlan plan;
+Result<ServeRequest> CheckFlags(const ServeFlags& flags, bool key_on_command_line) {
+  ServeRequest request;
+  ServingOptions& options = request.options;
   if (flags.checkpoint.empty())
     return Error(ErrorCode::kInvalidArgument, "a checkpoint is required: millrace serve DIRECTORY");
-  MILLRACE_ASSIGN_OR_RETURN(plan.load, ToLoadOptions(flags));
-  plan.engine = ToEngineOptions(flags);
-  MILLRACE_ASSIGN_OR_RETURN(plan.http, ToHttpOptions(flags));
+  MILLRACE_ASSIGN_OR_RETURN(options.load, ToLoadOptions(flags));
+  options.engine = ToEngineOptions(flags);
+  MILLRACE_ASSIGN_OR_RETURN(options.http, ToHttpOptions(flags));
   MILLRACE_ASSIGN_OR_RETURN(CollectedKeys keys, CollectApiKeys(flags.api_keys, ProcessEnvironment()));
-  plan.warnings = std::move(keys.warnings);
+  request.warnings = std::move(keys.warnings);
   if (key_on_command_line) {
-    plan.warnings.emplace_back(
+    request.warnings.emplace_back(
         "--api-key on the command line can be seen by every user of this machine: use --api-key-file or "
         "MILLRACE_API_KEY");
   }
-  if (keys.keys.empty() && !IsLoopback(plan.http.host)) {
-    plan.warnings.push_back(fmt::format(
+  if (keys.keys.empty() && !IsLoopback(options.http.host)) {
+    request.warnings.push_back(fmt::format(
         "listening on {} without an API key: whoever reaches this machine can use the model; give "
         "--api-key-file",
-        plan.http.host));
+        options.http.host));
   }
-  MILLRACE_ASSIGN_OR_RETURN(plan.service, ToServiceOptions(flags, std::move(keys.keys)));
+  MILLRACE_ASSIGN_OR_RETURN(options.service, ToServiceOptions(flags, std::move(keys.keys)));
+  return request;
+}
+
+// The plan of the whole process; refused when it does not fit.
+Result<ServingPlan> PlanMemory(const ServeFlags& flags, const ServingOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const formats::ModelConfig config,
+                            model::Checkpoint::ReadConfig(flags.checkpoint));
+  MILLRACE_ASSIGN_OR_RETURN(const rig::MemoryBudget budget, ToBudget(flags));
+  MILLRACE_ASSIGN_OR_RETURN(ServingPlan plan, PlanServing(config, options, ToAutomaticSizes(flags), budget));
+  if (!plan.verdict.fits) return Error(ErrorCode::kResourceExhausted, ServingPlanText(plan));
   return plan;
 }
 
-Status Serve(const ServeFlags& flags, const ServePlan& plan) {
+// An answer without a limit of its own ends at the context, whatever the default for it says.
+void NoteClampedDefaults(const ServeFlags& flags, int64_t max_model_len) {
+  if (flags.default_max_tokens <= max_model_len) return;
+  spdlog::info("--default-max-tokens {} is more than the context of {} tokens: answers end there",
+               flags.default_max_tokens, max_model_len);
+}
+
+Status Serve(const ServeFlags& flags, const ServingOptions& asked) {
   const StopSignals signals;
   // The I/O thread, which calls the service, has ended when this function returns: DrainServer joins it.
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<api::HttpServer> http, api::HttpServer::Bind(plan.http));
-  MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded, engine::LoadStepModel(flags.checkpoint, plan.load));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<api::HttpServer> http, api::HttpServer::Bind(asked.http));
+  MILLRACE_ASSIGN_OR_RETURN(const ServingPlan plan, PlanMemory(flags, asked));
+  const ServingOptions& options = plan.options;
+  fmt::print("{}", ServingPlanText(plan));
+  std::fflush(stdout);
+  MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded,
+                            engine::LoadStepModel(flags.checkpoint, options.load));
   MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
   MILLRACE_ASSIGN_OR_RETURN(const text::ChatEncoder encoder, text::ChatEncoder::Create(tokenizer));
   MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, loaded.checkpoint->config()));
-  engine::Engine engine(std::move(loaded.model), plan.engine, loaded.ledger.get());
-  api::Service service(engine, encoder, plan.service, loaded.ledger.get());
+  const HeldMemory held = HoldProcessMemory(plan, *loaded.ledger);
+  engine::Engine engine(std::move(loaded.model), options.engine, loaded.ledger.get());
+  NoteClampedDefaults(flags, engine.max_model_len());
+  api::Service service(engine, encoder, options.service, loaded.ledger.get());
+  http->OpenAccounts(*loaded.ledger);
   MILLRACE_RETURN_IF_ERROR(api::Connect(*http, service));
   std::optional<api::StatsReporter> reporter;
   if (!flags.disable_log_stats) {
@@ -155,10 +167,9 @@ Status Serve(const ServeFlags& flags, const ServePlan& plan) {
                                           ToLogFormat(flags)});
   }
 
-  PrintMemory(*loaded.ledger);
   fmt::print("millrace is ready: http://{} serves {} (context {} tokens, {} at a time)\n", http->address(),
-             fmt::join(plan.service.served_model_names, ", "),
-             WithThousands(static_cast<uint64_t>(engine.max_model_len())), flags.max_num_seqs);
+             fmt::join(options.service.served_model_names, ", "),
+             WithThousands(static_cast<uint64_t>(engine.max_model_len())), options.engine.max_num_seqs);
   std::fflush(stdout);
 
   WaitForStop(signals, flags, *http, service, engine);
@@ -177,8 +188,8 @@ int Run(CLI::App& command, const ServeFlags& flags) {
   if (!settings.ok()) return refuse(settings.error());
   const Status logging = SetUpLog(flags.log_level, ToLogFormat(flags));
   if (!logging.ok()) return refuse(logging.error());
-  const Result<ServePlan> plan = PlanServing(flags, key_on_command_line);
-  if (!plan.ok()) return refuse(plan.error());
+  const Result<ServeRequest> request = CheckFlags(flags, key_on_command_line);
+  if (!request.ok()) return refuse(request.error());
   if (flags.print_config) {
     fmt::print("{}", settings->Print());
     const Result<CollectedKeys> keys = CollectApiKeys(flags.api_keys, ProcessEnvironment());
@@ -187,9 +198,9 @@ int Run(CLI::App& command, const ServeFlags& flags) {
     return 0;
   }
   for (const std::string& line : settings->UnknownVariables(ProcessEnvironment())) spdlog::warn("{}", line);
-  for (const std::string& line : plan->warnings) spdlog::warn("{}", line);
+  for (const std::string& line : request->warnings) spdlog::warn("{}", line);
   for (const std::string& line : flags.notes) spdlog::info("{}", line);
-  return ReportStatus(Serve(flags, *plan));
+  return ReportStatus(Serve(flags, request->options));
 }
 
 }  // namespace

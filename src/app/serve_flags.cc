@@ -11,10 +11,12 @@
 #include <utility>
 
 #include "app/built_in_flags.h"
+#include "app/byte_size.h"
 #include "app/forward_flags.h"
 #include "app/version.h"
 #include "base/units.h"
 #include "engine/repetition_guard.h"
+#include "rig/machine_memory.h"
 
 namespace millrace::app {
 namespace {
@@ -87,17 +89,57 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
       .add_option("--served-model-name,--alias,--model-id", flags.served_model_names,
                   "Public names, the first is the default (the directory's name)")
       ->group(kModel);
+}
+
+// "auto" or a number.
+void AddMaxNumSeqs(CLI::App& command, ServeFlags& flags) {
+  const CLI::Range range(1, engine::kMaxNumSeqs);
   command
-      .add_option("-c,--max-model-len,--context-length,--ctx-size,--ctx", flags.max_model_len,
-                  "Longest sequence in tokens, prompt and answer together; auto: the checkpoint's limit")
+      .add_option_function<std::string>(
+          "--max-num-seqs,--max-running-requests,--parallel,--concurrency,--batched-session",
+          [&flags](const std::string& text) {
+            flags.max_num_seqs.reset();
+            if (text != "auto") flags.max_num_seqs = std::stoi(text);
+          },
+          "Sequences served at once; auto: as many as fit, once --max-model-len is decided")
+      ->check(CLI::IsMember({"auto"}) | range)
+      ->type_name("N|auto")
+      ->default_str(std::to_string(*flags.max_num_seqs))
+      ->group(kModel);
+}
+
+void AddRam(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option_function<std::string>(
+          "--ram",
+          [&flags](const std::string& text) {
+            flags.ram_bytes.reset();
+            if (text != "auto") flags.ram_bytes = *ParseByteSize(text, Gigabyte::kDecimal);
+          },
+          "Memory that the plan, mapped weights included, has to fit into, 96GB or 84GiB, a number alone in "
+          "GiB; "
+          "auto: what the machine or its control group has left, where weights that do not fit are only slow")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            if (text == "auto") return std::string();
+            const Result<uint64_t> bytes = ParseByteSize(text, Gigabyte::kDecimal);
+            return bytes.ok() ? std::string() : bytes.error().message();
+          },
+          ""))
+      ->type_name("BYTES|auto")
+      ->default_str("auto")
+      ->group(kModel);
+}
+
+void AddSizeFlags(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option(
+          "-c,--max-model-len,--context-length,--ctx-size,--ctx", flags.max_model_len,
+          "Longest sequence in tokens, prompt and answer together; auto: the longest that fits, up to the "
+          "checkpoint's limit")
       ->capture_default_str()
       ->group(kModel);
-  command
-      .add_option("--max-num-seqs,--max-running-requests,--parallel,--concurrency,--batched-session",
-                  flags.max_num_seqs, "Sequences served at once")
-      ->check(CLI::Range(1, engine::kMaxNumSeqs))
-      ->capture_default_str()
-      ->group(kModel);
+  AddMaxNumSeqs(command, flags);
   command
       .add_option("--max-queue,--max-queued-requests", flags.max_queue,
                   "Sequences that may wait for a slot; more are answered 429")
@@ -127,9 +169,7 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
                   "(default: by sequences and pages)")
       ->check(CLI::Range(0, 1 << 20))
       ->group(kModel);
-  command.add_option("--ram", flags.ram_gib, "Refuse to start when the plan needs more, in GiB")
-      ->check(Between(0.001, 1e9))
-      ->group(kModel);
+  AddRam(command, flags);
   command.add_option("-t,--threads", flags.threads, "Compute threads; 0: one for each processor")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str()
@@ -258,6 +298,8 @@ void AddLimitFlags(CLI::App& command, ServeFlags& flags) {
              "For each 64 KiB of an answer; a client that reads slower is cut off");
   AddBytes(command, "--max-unread-size", http.max_output_bytes,
            "Of a stream, waiting for its client; one that has more is cut off");
+  AddBytes(command, "--max-unread-total", http.max_outputs_bytes,
+           "Of all answers, waiting for their clients; one that finds no room is cut off");
   AddSeconds(command, "--stream-keep-alive", http.keep_alive_interval,
              "Silence of a stream after which a comment is sent");
   command
@@ -311,7 +353,7 @@ void AddConfigurationFlags(CLI::App& command, ServeFlags& flags) {
       ->group(kConfiguration);
 }
 
-// "auto" and -1 are the checkpoint's own limit.
+// Nothing for "auto" and -1.
 Result<std::optional<int64_t>> ParseMaxModelLen(const std::string& value) {
   if (value == "auto" || value == "-1") return std::optional<int64_t>();
   char* end = nullptr;
@@ -348,8 +390,14 @@ std::vector<std::string> Origins(const std::vector<std::string>& given) {
 
 }  // namespace
 
+void AddMemoryFlags(CLI::App& command, ServeFlags& flags) {
+  AddSizeFlags(command, flags);
+  AddLimitFlags(command, flags);
+}
+
 void AddServeFlags(CLI::App& command, ServeFlags& flags) {
   AddModelFlags(command, flags);
+  AddSizeFlags(command, flags);
   AddScheduleFlags(command, flags);
   AddAnswerFlags(command, flags);
   AddAccessFlags(command, flags);
@@ -362,7 +410,7 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
 Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   engine::LoadOptions options;
   MILLRACE_ASSIGN_OR_RETURN(options.stepper.max_model_len, ParseMaxModelLen(flags.max_model_len));
-  options.stepper.max_num_seqs = flags.max_num_seqs;
+  options.stepper.max_num_seqs = flags.max_num_seqs.value_or(1);
   options.stepper.max_batch_tokens = flags.max_num_batched_tokens;
   options.stepper.kv_tokens = flags.max_total_tokens;
   options.stepper.prefix_caching = flags.prefix_caching;
@@ -373,9 +421,19 @@ Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   return options;
 }
 
+AutomaticSizes ToAutomaticSizes(const ServeFlags& flags) {
+  return {.max_model_len = flags.max_model_len == "auto" || flags.max_model_len == "-1",
+          .max_num_seqs = !flags.max_num_seqs};
+}
+
+Result<rig::MemoryBudget> ToBudget(const ServeFlags& flags) {
+  if (flags.ram_bytes) return rig::MemoryBudget{*flags.ram_bytes, "--ram"};
+  return rig::ReadMachineMemory();
+}
+
 engine::EngineOptions ToEngineOptions(const ServeFlags& flags) {
   engine::EngineOptions options;
-  options.max_num_seqs = flags.max_num_seqs;
+  options.max_num_seqs = flags.max_num_seqs.value_or(1);
   options.max_queue = flags.max_queue;
   options.max_queue_seconds = flags.max_queue_s;
   options.prefill_chunk = flags.max_num_batched_tokens;
@@ -418,7 +476,8 @@ Result<api::ServiceOptions> ToServiceOptions(const ServeFlags& flags, std::vecto
   options.cors_origins = Origins(flags.cors_origins);
   options.access_log = {!flags.disable_access_log, flags.access_log_excluded};
   options.model_path = flags.checkpoint;
-  options.max_num_seqs = flags.max_num_seqs;
+  options.max_num_seqs = flags.max_num_seqs.value_or(1);
+  options.max_body_bytes = flags.http.max_body_bytes;
   options.max_queue = flags.max_queue;
   if (!flags.default_chat_template_kwargs.empty()) {
     const Result<api::ChatDefaults> defaults = api::ParseChatDefaults(flags.default_chat_template_kwargs);

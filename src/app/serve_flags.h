@@ -9,6 +9,7 @@
 #include "api/http_server.h"
 #include "api/service.h"
 #include "app/api_key_sources.h"
+#include "app/serving_plan.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -25,14 +26,14 @@ struct ServeFlags {
   std::string checkpoint;
   std::vector<std::string> served_model_names;
   std::string max_model_len = "auto";
-  int max_num_seqs = engine::EngineOptions().max_num_seqs;
+  std::optional<int> max_num_seqs = engine::EngineOptions().max_num_seqs;  // nullopt: auto
   int max_queue = engine::EngineOptions().max_queue;
   engine::SchedulePolicy schedule_policy = engine::EngineOptions().schedule_policy;
   double max_inter_token_ms = engine::PaceOptions().max_gap_seconds * 1e3;
   double min_decode_share = engine::PaceOptions().min_decode_share;
   int64_t max_num_batched_tokens = engine::StepperOptions().max_batch_tokens;
   std::optional<int64_t> max_total_tokens;
-  std::optional<double> ram_gib;
+  std::optional<uint64_t> ram_bytes;  // nullopt: auto, what the machine has
   bool prefix_caching = engine::StepperOptions().prefix_caching;
   std::optional<int> prefix_tails;
   int threads = 0;
@@ -67,11 +68,16 @@ struct ServeFlags {
   std::vector<std::string> notes;  // of flags that change nothing
 };
 
+// Adds the flags that memory depends on, the checkpoint not among them; AddServeFlags adds them too.
+void AddMemoryFlags(CLI::App& command, ServeFlags& flags);
+
 // Adds every flag of `serve`; `flags` lives as long as `command`.
 void AddServeFlags(CLI::App& command, ServeFlags& flags);
 
 // What the flags ask of each part; kInvalidArgument naming flag and value.
 Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags);
+AutomaticSizes ToAutomaticSizes(const ServeFlags& flags);
+Result<rig::MemoryBudget> ToBudget(const ServeFlags& flags);
 engine::EngineOptions ToEngineOptions(const ServeFlags& flags);
 Result<api::HttpServerOptions> ToHttpOptions(const ServeFlags& flags);
 Result<api::ServiceOptions> ToServiceOptions(const ServeFlags& flags, std::vector<std::string> api_keys);

@@ -44,19 +44,6 @@ std::string EscapeControls(std::string_view text) {
   return out;
 }
 
-Result<formats::ModelConfig> ReadConfig(const fs::path& dir) {
-  std::error_code error;
-  if (!fs::is_directory(dir, error))
-    return Error(ErrorCode::kNotFound,
-                 fmt::format("{}: not a directory; expected a checkpoint directory with "
-                             "config.json, {} and shards",
-                             dir.string(), kIndexFileName));
-  for (const fs::path& path : {dir / "config.json", dir / "inference" / "config.json"})
-    if (fs::exists(path, error)) return formats::ReadHfConfig(path);
-  return Error(ErrorCode::kNotFound,
-               fmt::format("{}: neither config.json nor inference/config.json", dir.string()));
-}
-
 // The shards that the index names and those that lie beside it under a shard's name, in order of name. Other
 // safetensors files of the directory are nobody's business.
 std::vector<Shard> OpenShards(const fs::path& dir, const CheckpointIndex& index) {
@@ -147,6 +134,19 @@ Result<std::unique_ptr<Checkpoint::Impl>> Checkpoint::Load(const fs::path& dir, 
     impl->tensors.emplace(key, StoredTensor{spec.dtype, spec.shape, match.Bytes()});
   }
   return impl;
+}
+
+Result<formats::ModelConfig> Checkpoint::ReadConfig(const fs::path& dir) {
+  std::error_code error;
+  if (!fs::is_directory(dir, error))
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("{}: not a directory; expected a checkpoint directory with "
+                             "config.json, {} and shards",
+                             dir.string(), kIndexFileName));
+  for (const fs::path& path : {dir / "config.json", dir / "inference" / "config.json"})
+    if (fs::exists(path, error)) return formats::ReadHfConfig(path);
+  return Error(ErrorCode::kNotFound,
+               fmt::format("{}: neither config.json nor inference/config.json", dir.string()));
 }
 
 Result<CheckpointReport> Checkpoint::Inspect(const fs::path& dir, ScaleScan scan) {

@@ -78,6 +78,8 @@ class Checkpoint {
   // disagreements. Draft and vision gaps are left in report() for the caller to announce. The engram tables'
   // scales are not scanned by default (ScaleScan).
   static Result<Checkpoint> Open(const std::filesystem::path& dir, ScaleScan scan = ScaleScan::kExceptTables);
+  // The config of a checkpoint directory, without a look at the rest.
+  static Result<formats::ModelConfig> ReadConfig(const std::filesystem::path& dir);
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();

@@ -1,0 +1,127 @@
+#include "app/serving_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "model/layer_plan.h"
+#include "model/sequence_state.h"
+#include "model/weights_plan.h"
+#include "text/tokenizer.h"
+
+namespace millrace::app {
+namespace {
+
+// Of a thread: the part of its stack that is ever touched, and what the allocator keeps for it.
+constexpr uint64_t kThreadBytes = 192 * kKiB;
+// Beside the pool's: the engine's, the I/O thread, those that decode requests, the reporter, main.
+constexpr int kOtherThreads = 7;
+// Writable data of the program and its libraries (ICU, Boost, the allocator's own), measured on an idle
+// server of the smallest model, and what parsing config, index and tokenizer leaves in the allocator.
+constexpr uint64_t kProcessBytes = 12 * kMiB;
+
+constexpr const char* kTokenizer = "tokenizer";
+constexpr const char* kThreads = "threads";
+constexpr const char* kProcess = "process";
+
+// Where the settings' values stand in ServingOptions.
+void Apply(std::span<const int64_t> values, ServingOptions& options) {
+  options.load.stepper.max_model_len = values[0];
+  options.load.stepper.max_num_seqs = static_cast<int>(values[1]);
+  options.engine.max_num_seqs = static_cast<int>(values[1]);
+  options.service.max_num_seqs = static_cast<int>(values[1]);
+  options.load.stepper.max_batch_tokens = values[2];
+  options.engine.prefill_chunk = values[2];
+  if (options.load.stepper.kv_tokens) options.load.stepper.kv_tokens = values[3];
+}
+
+std::vector<rig::PlanSetting> SettingsOf(const formats::ModelConfig& config, const ServingOptions& options) {
+  const engine::StepperOptions& stepper = options.load.stepper;
+  const int64_t limit = std::min(config.max_position_embeddings, stepper.kv_tokens.value_or(INT64_MAX));
+  std::vector<rig::PlanSetting> settings = {
+      {"--max-model-len", "tokens", stepper.max_model_len.value_or(limit),
+       std::min(model::kPageTokens, limit), limit, model::kPageTokens},
+      {"--max-num-seqs", "sequences", stepper.max_num_seqs, 1, engine::kMaxNumSeqs, 1},
+      {"--max-num-batched-tokens", "tokens", stepper.max_batch_tokens, 1, engine::kMaxBatchTokens, 64}};
+  if (stepper.kv_tokens) {
+    settings.push_back({"--max-total-tokens", "tokens", *stepper.kv_tokens, model::kPageTokens,
+                        int64_t{1} << 40, model::kPageTokens});
+  }
+  return settings;
+}
+
+void Append(std::vector<PlannedMemory> more, std::vector<PlannedMemory>& lines) {
+  std::move(more.begin(), more.end(), std::back_inserter(lines));
+}
+
+int ThreadsOf(const ServingOptions& options) {
+  return options.load.threads > 0 ? options.load.threads : engine::UsableProcessors();
+}
+
+// Every line; `checkpoint` are those of model::PlanCheckpoint.
+Result<rig::MemoryPlan> PlanLines(const model::LayerPlan& layers,
+                                  const std::vector<PlannedMemory>& checkpoint,
+                                  const ServingOptions& options) {
+  const engine::StepperOptions& stepper = options.load.stepper;
+  const int threads = ThreadsOf(options);
+  std::vector<PlannedMemory> lines = checkpoint;
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<PlannedMemory> of_engine,
+                            engine::ModelStepper::PlanMemory(layers, stepper, threads));
+  Append(std::move(of_engine), lines);
+  const int64_t max_model_len = *stepper.max_model_len;
+  lines.push_back({"prompts", engine::PromptBytes(max_model_len, options.engine),
+                   "max-num-seqs x max-model-len, max-queue"});
+  Append(api::HttpServer::PlanMemory(options.http), lines);
+  Append(api::Service::PlanMemory(options.service, max_model_len, stepper.max_num_seqs), lines);
+  lines.push_back({kTokenizer, text::Tokenizer::BytesFor(layers.config.vocab_size)});
+  lines.push_back({kThreads, static_cast<uint64_t>(threads - 1 + kOtherThreads) * kThreadBytes, "threads"});
+  lines.push_back({kProcess, kProcessBytes});
+  return rig::MemoryPlan(std::move(lines));
+}
+
+}  // namespace
+
+Result<ServingPlan> PlanServing(const formats::ModelConfig& config, ServingOptions options,
+                                const AutomaticSizes& automatic, const rig::MemoryBudget& budget) {
+  MILLRACE_ASSIGN_OR_RETURN(const model::LayerPlan layers, model::LayerPlan::Build(config));
+  const std::vector<PlannedMemory> checkpoint = model::PlanCheckpoint(layers);
+  const rig::PlanFunction plan_for = [&](std::span<const int64_t> values) {
+    ServingOptions tried = options;
+    Apply(values, tried);
+    return PlanLines(layers, checkpoint, tried);
+  };
+  ServingPlan plan;
+  plan.settings = SettingsOf(config, options);
+  std::vector<size_t> sized;
+  if (automatic.max_model_len) sized.push_back(0);
+  if (automatic.max_num_seqs) sized.push_back(1);
+  MILLRACE_ASSIGN_OR_RETURN(plan.memory, rig::SizeToFit(plan_for, plan.settings, sized, budget));
+  MILLRACE_ASSIGN_OR_RETURN(plan.verdict, rig::Judge(plan_for, plan.settings, budget));
+  std::vector<int64_t> values;
+  for (const rig::PlanSetting& setting : plan.settings) values.push_back(setting.value);
+  Apply(values, options);
+  plan.options = std::move(options);
+  return plan;
+}
+
+std::string ServingPlanText(const ServingPlan& plan) {
+  std::string text = rig::PlanTable(plan.memory);
+  text += '\n';
+  for (const rig::PlanSetting& setting : plan.settings) {
+    text +=
+        fmt::format("{} {}{}", setting.flag, setting.value, &setting == &plan.settings.back() ? "\n" : ", ");
+  }
+  return text + rig::VerdictText(plan.verdict);
+}
+
+HeldMemory HoldProcessMemory(const ServingPlan& plan, MemoryLedger& ledger) {
+  std::vector<PlannedMemory> lines;
+  for (const PlannedMemory& line : plan.memory.lines())
+    if (line.name == kTokenizer || line.name == kThreads || line.name == kProcess) lines.push_back(line);
+  return HeldMemory(lines, &ledger);
+}
+
+}  // namespace millrace::app
