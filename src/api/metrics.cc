@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/queue_estimate.h"
+#include "base/process_memory.h"
 
 namespace millrace::api {
 namespace {
@@ -160,6 +161,13 @@ constexpr std::array<Reading<MemoryAccount>, 3> kMemoryReadings = {{
      [](const MemoryAccount& account) { return static_cast<double>(account.live_bytes()); }},
     {"millrace_memory_peak_bytes", "The most memory that the account has held.", MetricType::Gauge,
      [](const MemoryAccount& account) { return static_cast<double>(account.peak_bytes()); }},
+}};
+
+constexpr std::array<Reading<ProcessMemory>, 2> kProcessReadings = {{
+    {"millrace_process_anonymous_bytes", "Resident memory of the process's own.", MetricType::Gauge,
+     Field<&ProcessMemory::anonymous_bytes>},
+    {"millrace_process_file_bytes", "Resident pages of mapped files: weights, code.", MetricType::Gauge,
+     Field<&ProcessMemory::file_bytes>},
 }};
 
 ClientMetric Sample(MetricType type, double value, Labels labels) {
@@ -368,6 +376,7 @@ std::string Metrics::Serialize() const {
       families.push_back(std::move(family));
     }
   }
+  Append(kProcessReadings, ReadProcessMemory(), {}, families);
   std::vector<MetricFamily> recorded = impl_->registry.Collect();
   families.insert(families.end(), std::make_move_iterator(recorded.begin()),
                   std::make_move_iterator(recorded.end()));

@@ -32,6 +32,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/queue_estimate.h"
+#include "base/process_memory.h"
 
 namespace millrace::api {
 namespace {
@@ -90,14 +91,29 @@ std::string StatusJson(std::string_view status) {
   return boost::json::serialize(body);
 }
 
+// Plan beside actual, by name.
+boost::json::object MemoryJson(const MemoryLedger& ledger) {
+  boost::json::object accounts;
+  for (const MemoryAccount* account : ledger.accounts()) {
+    accounts[account->name()] = {{"planned_bytes", account->planned_bytes()},
+                                 {"live_bytes", account->live_bytes()},
+                                 {"peak_bytes", account->peak_bytes()}};
+  }
+  const ProcessMemory process = ReadProcessMemory();
+  return {{"accounts", std::move(accounts)},
+          {"process_anonymous_bytes", process.anonymous_bytes},
+          {"process_file_bytes", process.file_bytes}};
+}
+
 }  // namespace
 
 struct Service::Impl {
   Impl(engine::Engine& engine_in, const text::ChatEncoder& encoder, ServiceOptions options_in,
-       MemoryLedger* ledger)
+       MemoryLedger* ledger_in)
       : engine(engine_in),
+        ledger(ledger_in),
         options(std::move(options_in)),
-        accounts(PlanMemory(options, engine.max_model_len(), options.max_num_seqs), ledger),
+        accounts(PlanMemory(options, engine.max_model_len(), options.max_num_seqs), ledger_in),
         replays(options.replay_bytes, accounts.remembered),
         model{encoder,
               options.served_model_names,
@@ -111,7 +127,7 @@ struct Service::Impl {
               options.replay_bytes > 0 ? &replays : nullptr,
               options.chat_defaults},
         info{options.version, options.model_path, options.max_num_seqs, options.max_queue},
-        metrics(options.served_model_names.front(), engine, ledger),
+        metrics(options.served_model_names.front(), engine, ledger_in),
         keys(options.api_keys),
         cors(options.cors_origins),
         access_log(std::make_shared<AccessLog>(options.access_log)),
@@ -182,6 +198,7 @@ struct Service::Impl {
   void ServeMetrics(Call call);
 
   engine::Engine& engine;
+  const MemoryLedger* const ledger;
   const ServiceOptions options;
   const Accounts accounts;
   ReplayStore replays;
@@ -424,6 +441,7 @@ void Service::Impl::Health(Call call) {
   body["current_step_age_seconds"] = stats.current_step_age_seconds;
   body["seconds_since_progress"] = stats.seconds_since_progress;
   body["queue_seconds"] = engine::QueueSeconds(stats).value_or(0);
+  if (ledger != nullptr) body["memory"] = MemoryJson(*ledger);
   RespondJson(call, boost::json::serialize(body));
 }
 
