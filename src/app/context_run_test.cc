@@ -3,65 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <filesystem>
-#include <new>
 #include <vector>
 
 #include "model/synthetic_checkpoint.h"
-
-// Everything that this program allocates is counted, whoever asks for it.
-namespace {
-
-std::atomic<int64_t> live_bytes{0};
-std::atomic<int64_t> peak_bytes{0};
-
-constexpr size_t kHeader = 64;  // keeps any alignment asked for in this repository
-
-void* CountedAllocate(size_t bytes) {
-  void* const block = std::aligned_alloc(kHeader, (bytes + 2 * kHeader - 1) / kHeader * kHeader);
-  if (block == nullptr) throw std::bad_alloc();
-  *static_cast<size_t*>(block) = bytes;
-  const int64_t live = live_bytes += static_cast<int64_t>(bytes);
-  int64_t peak = peak_bytes.load();
-  while (live > peak && !peak_bytes.compare_exchange_weak(peak, live)) {
-  }
-  return static_cast<char*>(block) + kHeader;
-}
-
-void CountedFree(void* memory) {
-  if (memory == nullptr) return;
-  void* const block = static_cast<char*>(memory) - kHeader;
-  live_bytes -= static_cast<int64_t>(*static_cast<size_t*>(block));
-  std::free(block);
-}
-
-}  // namespace
-
-void* operator new(size_t bytes) {
-  return CountedAllocate(bytes);
-}
-void* operator new(size_t bytes, std::align_val_t) {
-  return CountedAllocate(bytes);
-}
-void operator delete(void* memory) noexcept {
-  CountedFree(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-  CountedFree(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  CountedFree(memory);
-}
-void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  CountedFree(memory);
-}
+#include "support/counted_heap.h"
 
 namespace millrace::app {
 namespace {
 
 namespace fs = std::filesystem;
+using ::millrace::testing::counted_heap;
 
 class ContextRunTest : public ::testing::Test {
  protected:
@@ -89,12 +41,12 @@ TEST_F(ContextRunTest, MemoryDoesNotGrowWithDepth) {
   const auto run =
       RunContext(dir_, team, {.prefill_tokens = 65536, .decode_tokens = 4}, [&](const ContextProgress& at) {
         if (at.depth == 2048) {
-          peak_at_first = peak_bytes;
-          peak_bytes = live_bytes.load();
+          peak_at_first = counted_heap.peak_bytes;
+          counted_heap.ResetPeak();
         }
         if (at.depth > 2048) {
-          peaks.push_back(peak_bytes);
-          peak_bytes = live_bytes.load();
+          peaks.push_back(counted_heap.peak_bytes);
+          counted_heap.ResetPeak();
         }
       });
   ASSERT_TRUE(run.ok()) << run.error().message();
