@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <CLI/CLI.hpp>
 
 #include <array>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "app/flag_names.h"
+#include "app/program_testing.h"
 #include "app/settings.h"
 
 namespace millrace::app {
@@ -186,6 +186,19 @@ TEST_F(ServeFlagsTest, DefaultsAreThoseOfTheEngine) {
   EXPECT_EQ(options.max_queue_seconds, 0);
 }
 
+TEST_F(ServeFlagsTest, SizesMayBeAutomatic) {
+  Parse({"/m", "--max-num-seqs", "auto", "--ram", "96GB"});
+  EXPECT_FALSE(flags_.max_num_seqs.has_value());
+  EXPECT_EQ(ToBudget(flags_)->bytes, 96'000'000'000u);
+  EXPECT_FALSE(ToBudget(flags_)->of_machine);
+  EXPECT_TRUE(ToAutomaticSizes(flags_).max_num_seqs);
+  EXPECT_TRUE(ToAutomaticSizes(flags_).max_model_len);
+  flags_.max_model_len = "4096";
+  flags_.ram_bytes.reset();
+  EXPECT_FALSE(ToAutomaticSizes(flags_).max_model_len);
+  EXPECT_TRUE(ToBudget(flags_)->of_machine);
+}
+
 TEST_F(ServeFlagsTest, ListenIsHostAndPort) {
   flags_.listen = "[::1]:81";
   EXPECT_EQ(ToHttpOptions(flags_)->host, "::1");
@@ -259,24 +272,6 @@ TEST(FlagNames, OnlyNamesAreRewritten) {
   NormalizeFlags(args);
   EXPECT_THAT(args, ElementsAre("--served-model-name=a_b", "c_d", "--parallel", "2", "--", "--e_f"));
 }
-
-struct Finished {
-  int status = -1;
-  std::string output;  // stdout and stderr
-};
-
-Finished RunShell(const std::string& command) {
-  Finished finished;
-  std::FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
-  std::array<char, 4096> part;
-  while (const size_t n = std::fread(part.data(), 1, part.size(), pipe))
-    finished.output.append(part.data(), n);
-  const int status = pclose(pipe);
-  finished.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return finished;
-}
-
-const std::string kMillrace = MILLRACE_BINARY;
 
 std::set<std::string> FlagsIn(const std::string& text, const std::regex& line_form) {
   std::set<std::string> flags;
