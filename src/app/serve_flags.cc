@@ -164,9 +164,10 @@ void AddSizeFlags(CLI::App& command, ServeFlags& flags) {
                 "Keep what sequences leave behind for prompts that begin alike (always on unless refused)")
       ->group(kModel);
   command
-      .add_option("--prefix-cache-tails", flags.prefix_tails,
-                  "Window states kept to go on from; where none is left, a few thousand tokens are read again "
-                  "(default: by sequences and pages)")
+      .add_option(
+          "--prefix-cache-tails", flags.prefix_tails,
+          "Window states kept to go on from; where none is left, a few thousand tokens are read again "
+          "(default: by sequences and pages)")
       ->check(CLI::Range(0, 1 << 20))
       ->group(kModel);
   AddRam(command, flags);

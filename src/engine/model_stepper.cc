@@ -134,8 +134,7 @@ Result<std::vector<PlannedMemory>> ModelStepper::PlanMemory(const model::LayerPl
   const cache::PrefixTree::Options tree = TreeOptions(plan, sizes);
   const char* const pool_grows_with = options.kv_tokens ? "max-total-tokens" : "max-num-seqs x max-model-len";
   std::vector<PlannedMemory> lines;
-  lines.push_back(
-      {"kv pages", cache::PagePool::BytesFor(layout.page_bytes, sizes.n_pages), pool_grows_with});
+  lines.push_back({"kv pages", cache::PagePool::BytesFor(layout.page_bytes, sizes.n_pages), pool_grows_with});
   lines.push_back(
       {"prefix tree", cache::PrefixTree::TreeBytes(tree.page_tokens, sizes.n_pages), pool_grows_with});
   lines.push_back({"prefix tails", cache::PrefixTree::TailBytes(tree.tail_bytes, tree.n_tails),
