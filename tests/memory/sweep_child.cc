@@ -64,7 +64,7 @@ bool IsNotOfEngine(const PlannedMemory& line) {
 
 // Taken from the system in one piece each, not from the heap.
 bool IsMap(const PlannedMemory& line) {
-  return line.name == "kv pages" ||
+  return line.name == "kv pages" || line.name == "prefix tails" ||
          (line.name.starts_with("scratch, ") && line.name != "scratch, batch layout");
 }
 
