@@ -18,6 +18,7 @@
 #include "api/error_response.h"
 #include "api/generation_job.h"
 #include "api/health_generation.h"
+#include "api/json_body.h"
 #include "api/observed_exchange.h"
 #include "api/openai_format.h"
 #include "api/openai_prepare.h"
@@ -42,9 +43,16 @@ constexpr const char* kChallenge = R"(Bearer realm="millrace")";
 // Two, so that one prompt of a million tokens does not make the others wait for its encoding.
 constexpr int kPrepareThreads = 2;
 
-// What decoding a body takes beside it, at its most: the JSON's values, the messages, the pieces of the
-// prompt, and its tokens while they are found.
-constexpr uint64_t kDecodeBytesPerBodyByte = 24;
+// What decoding a body takes beside it, at its most (measured): the JSON's values, the messages, the pieces
+// of the prompt, and its tokens while they are found; text without a space is the worst. Short values are
+// worse still, and there can be kBodyLimits.max_values of them.
+uint64_t DecodingBytes(size_t body_bytes) {
+  constexpr uint64_t kTextFactor = 24;
+  constexpr uint64_t kValueFactor = 12;  // more, of bodies that are all values
+  constexpr uint64_t kValueBytes = 2;    // "1,"
+  return kTextFactor * body_bytes +
+         kValueFactor * std::min<uint64_t>(body_bytes, kValueBytes * kBodyLimits.max_values);
+}
 
 // One request on its way through the service.
 struct Call {
@@ -355,7 +363,7 @@ void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
   const auto shared_call = std::make_shared<Call>(std::move(call));
   const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, work] {
     Then then;
-    const HeldBytes decoding(accounts.decoding, kDecodeBytesPerBodyByte * shared_call->request.body.size());
+    const HeldBytes decoding(accounts.decoding, DecodingBytes(shared_call->request.body.size()));
     // A prompt that memory does not suffice for costs its own request, not the server.
     try {
       then = work(*shared_call);
@@ -494,10 +502,10 @@ Service::~Service() = default;
 std::vector<PlannedMemory> Service::PlanMemory(const ServiceOptions& options, int64_t max_model_len,
                                                int max_num_seqs) {
   const auto answer_tokens = static_cast<uint64_t>(max_num_seqs) * static_cast<uint64_t>(max_model_len);
-  return {{"requests being decoded", kPrepareThreads * kDecodeBytesPerBodyByte * options.max_body_bytes,
-           "max-body-size"},
-          {"answers in progress", answer_tokens * kAnswerBytesPerToken, "max-num-seqs x max-model-len"},
-          {"answers remembered", options.replay_bytes, "replay-size"}};
+  return {
+      {"requests being decoded", kPrepareThreads * DecodingBytes(options.max_body_bytes), "max-body-size"},
+      {"answers in progress", answer_tokens * kAnswerBytesPerToken, "max-num-seqs x max-model-len"},
+      {"answers remembered", options.replay_bytes, "replay-size"}};
 }
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {

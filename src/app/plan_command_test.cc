@@ -6,10 +6,13 @@
 #include <boost/json.hpp>
 
 #include <map>
+#include <random>
 #include <set>
 #include <string>
 
 #include "app/program_testing.h"
+#include "base/units.h"
+#include "formats/scratch_dir.h"
 
 namespace millrace::app {
 namespace {
@@ -114,6 +117,41 @@ TEST(ServeProgram, ShowsThePlanBesideWhatItHolds) {
   }
   const auto own = plan.at("own_bytes").to_number<uint64_t>();
   EXPECT_LE(memory.at("process_anonymous_bytes").to_number<uint64_t>(), own + own / 50);
+}
+
+// Large bodies at once, of kinds that are expensive to decode: what the process holds stays within a plan
+// that is not wide.
+TEST(ServeProgram, StaysWithinItsPlanUnderLargeBodies) {
+  const std::string flags =
+      "--max-model-len 1024 --threads 1 --max-body-size 2MiB --max-bodies-size 4MiB --max-connections 8 "
+      "--replay-size 1MiB --max-unread-total 1MiB --max-queue 8";
+  const json::value plan = json::parse(RunShell(kMillrace + " plan" + kMini + flags + " --json").output);
+  const auto own = plan.at("own_bytes").to_number<uint64_t>();
+  const formats::ScratchDir dir;
+  const std::string body = R"({"model":"mini","max_tokens":1,"messages":[{"role":"user","content":")";
+  std::string letters;
+  for (std::mt19937 random(1); letters.size() < 2'090'000;) letters += static_cast<char>('a' + random() % 26);
+  dir.Write("letters", body + letters + R"("}]})");
+  std::string values;
+  while (values.size() < 2'090'000) values += "1,";
+  dir.Write("values", body + R"(x"}],"metadata":[)" + values + "1]}");
+  const std::string post =
+      "curl -s -o /dev/null http://${address%% *}/v1/chat/completions -H Content-Type:application/json "
+      "--data-binary @" +
+      dir.path().string() + "/";
+  const Finished peak =
+      RunShell("bash -c 'exec 3< <(exec " + kMillrace + " serve" + kMini + flags +
+               " --port 0 --log-level off); server=$!; " +
+               "while read -r line <&3; do case $line in *ready:*) break;; esac; done; "
+               "address=${line#*http://}; peak=0; " +
+               "for kind in letters values letters; do for i in 1 2 3; do " + post + "$kind & done; " +
+               "while [ $(jobs -r | grep -c curl) -gt 0 ]; do now=$(grep RssAnon /proc/$server/status | tr "
+               "-dc 0-9); " +
+               "[ $now -gt $peak ] && peak=$now; done; done; kill $server; echo $peak'");
+  ASSERT_EQ(peak.status, 0) << peak.output;
+  const uint64_t peak_bytes = std::stoull(peak.output) * kKiB;
+  EXPECT_LE(peak_bytes, own + own / 50);
+  EXPECT_GT(peak_bytes, own / 4);  // it was under load
 }
 
 }  // namespace

@@ -35,17 +35,21 @@ void Apply(std::span<const int64_t> values, ServingOptions& options) {
   options.service.max_num_seqs = static_cast<int>(values[1]);
   options.load.stepper.max_batch_tokens = values[2];
   options.engine.prefill_chunk = values[2];
-  if (options.load.stepper.kv_tokens) options.load.stepper.kv_tokens = values[3];
+  options.http.max_body_bytes = static_cast<size_t>(values[3]);
+  options.service.max_body_bytes = static_cast<size_t>(values[3]);
+  if (options.load.stepper.kv_tokens) options.load.stepper.kv_tokens = values[4];
 }
 
 std::vector<rig::PlanSetting> SettingsOf(const formats::ModelConfig& config, const ServingOptions& options) {
   const engine::StepperOptions& stepper = options.load.stepper;
   const int64_t limit = std::min(config.max_position_embeddings, stepper.kv_tokens.value_or(INT64_MAX));
+  const auto body = static_cast<int64_t>(options.http.max_body_bytes);
   std::vector<rig::PlanSetting> settings = {
       {"--max-model-len", "tokens", stepper.max_model_len.value_or(limit),
        std::min(model::kPageTokens, limit), limit, model::kPageTokens},
       {"--max-num-seqs", "sequences", stepper.max_num_seqs, 1, engine::kMaxNumSeqs, 1},
-      {"--max-num-batched-tokens", "tokens", stepper.max_batch_tokens, 1, engine::kMaxBatchTokens, 64}};
+      {"--max-num-batched-tokens", "tokens", stepper.max_batch_tokens, 1, engine::kMaxBatchTokens, 64},
+      {"--max-body-size", "bytes", body, std::min<int64_t>(body, kMiB), int64_t{1} << 40, kMiB}};
   if (stepper.kv_tokens) {
     settings.push_back({"--max-total-tokens", "tokens", *stepper.kv_tokens, model::kPageTokens,
                         int64_t{1} << 40, model::kPageTokens});
