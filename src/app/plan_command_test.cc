@@ -119,6 +119,18 @@ TEST(ServeProgram, ShowsThePlanBesideWhatItHolds) {
   EXPECT_LE(memory.at("process_anonymous_bytes").to_number<uint64_t>(), own + own / 50);
 }
 
+// The default length of answers is larger than the small model's context.
+TEST(ServeProgram, ADefaultAboveTheContextIsClampedWithOneNote) {
+  const Finished log =
+      RunShell("bash -c 'exec 3< <(exec " + kMillrace + " serve" + kMini +
+               "--port 0 --threads 1 2>&1); server=$!; while read -r line <&3; do echo \"$line\"; "
+               "case $line in *ready:*) break;; esac; done; kill $server'");
+  EXPECT_EQ(log.status, 0);
+  EXPECT_THAT(
+      log.output,
+      HasSubstr("--default-max-tokens 65536 is more than the context of 32768 tokens: answers end there"));
+}
+
 // Large bodies at once, of kinds that are expensive to decode: what the process holds stays within a plan
 // that is not wide.
 TEST(ServeProgram, StaysWithinItsPlanUnderLargeBodies) {

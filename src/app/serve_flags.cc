@@ -148,7 +148,8 @@ void AddSizeFlags(CLI::App& command, ServeFlags& flags) {
       ->group(kModel);
   command
       .add_option(
-          "-b,--max-num-batched-tokens,--chunked-prefill-size,--prefill-chunk,--batch-size,--ubatch-size",
+          "-b,--max-num-batched-tokens,--chunked-prefill-size,--prefill-chunk,--chunk,--batch-size,--ubatch-"
+          "size",
           flags.max_num_batched_tokens, "Tokens of one step; longer prompts are cut into chunks")
       ->check(CLI::Range(int64_t{1}, engine::kMaxBatchTokens))
       ->capture_default_str()
