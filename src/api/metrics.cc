@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/queue_estimate.h"
 #include "base/process_memory.h"
+#include "engine/queue_estimate.h"
 
 namespace millrace::api {
 namespace {

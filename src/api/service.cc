@@ -32,8 +32,8 @@
 #include "api/work_queue.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "engine/queue_estimate.h"
 #include "base/process_memory.h"
+#include "engine/queue_estimate.h"
 
 namespace millrace::api {
 namespace {
