@@ -98,8 +98,9 @@ void AddMaxNumSeqs(CLI::App& command, ServeFlags& flags) {
       .add_option_function<std::string>(
           "--max-num-seqs,--max-running-requests,--parallel,--concurrency,--batched-session",
           [&flags](const std::string& text) {
+            int number = 0;
             flags.max_num_seqs.reset();
-            if (text != "auto") flags.max_num_seqs = std::stoi(text);
+            if (text != "auto" && CLI::detail::lexical_cast(text, number)) flags.max_num_seqs = number;
           },
           "Sequences served at once; auto: as many as fit, once --max-model-len is decided")
       ->check(CLI::IsMember({"auto"}) | range)

@@ -17,8 +17,9 @@ namespace {
 
 // Of a thread: the part of its stack that is ever touched, and what the allocator keeps for it.
 constexpr uint64_t kThreadBytes = 64 * kKiB;
-// Beside the pool's: the engine's, the I/O thread, those that decode requests, the reporter, main.
-constexpr int kOtherThreads = 7;
+// Beside the pool's: the engine's and its watchdog, the I/O thread, two that decode requests, the reporter,
+// the one that waits for a second signal, main.
+constexpr int kOtherThreads = 8;
 // Writable data of the program and its libraries (ICU, Boost, the allocator's own), measured on an idle
 // server of the smallest model, and what parsing config, index and tokenizer leaves in the allocator.
 constexpr uint64_t kProcessBytes = 3 * kMiB;
