@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kPage = model::kMinPageTokens;
 constexpr int64_t kMaxModelLen = 8 * kPage;
-#ifdef __SANITIZE_ADDRESS__
+#ifdef MILLRACE_SANITIZED
 constexpr int64_t kSchedules = 100;  // each takes several times as long
 #else
 constexpr int64_t kSchedules = 2000;
