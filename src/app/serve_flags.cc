@@ -170,7 +170,7 @@ void AddSizeFlags(CLI::App& command, ServeFlags& flags) {
           "--prefix-cache-tails", flags.prefix_tails,
           "Window states kept to go on from; where none is left, a few thousand tokens are read again "
           "(default: by sequences and pages)")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(CLI::Range(0, engine::kMaxPrefixTails))
       ->group(kModel);
   AddRam(command, flags);
   command.add_option("-t,--threads", flags.threads, "Compute threads; 0: one for each processor")

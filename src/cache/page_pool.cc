@@ -34,8 +34,8 @@ Result<std::unique_ptr<PagePool>> PagePool::Create(size_t page_bytes, uint32_t n
   if (region == MAP_FAILED) {
     return Error(
         ErrorCode::kResourceExhausted,
-        fmt::format("{}: the system refused {} for {} pages of {} bytes ({}); lower --max-model-len or "
-                    "--max-num-seqs",
+        fmt::format("{}: the system refused {} for {} pages of {} bytes ({}); lower --max-model-len, "
+                    "--max-num-seqs or --prefix-cache-tails",
                     name, HumanBytes(bytes), n_pages, page_bytes, std::strerror(errno)));
   }
   madvise(region, bytes, MADV_HUGEPAGE);  // advice: without huge pages the pool is only slower

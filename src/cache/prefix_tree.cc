@@ -164,15 +164,21 @@ void PrefixTree::Clear() {
   while (least_used_ != kNone) Evict(least_used_);
 }
 
-// A node whose child was evicted is among the least used: the search from that end is short.
+// Searches from both ends: a node that was released is among the most used, one whose last child was evicted
+// mostly among the least.
 void PrefixTree::Link(uint32_t node) {
+  const uint64_t use = nodes_[node].last_use;
   uint32_t after = kNone;
-  if (most_used_ != kNone && nodes_[most_used_].last_use <= nodes_[node].last_use) {
-    after = most_used_;
-  } else {
-    for (uint32_t at = least_used_; at != kNone && nodes_[at].last_use < nodes_[node].last_use;
-         at = nodes_[at].more_used)
-      after = at;
+  for (uint32_t low = least_used_, high = most_used_; low != kNone;
+       low = nodes_[low].more_used, high = nodes_[high].less_used) {
+    if (nodes_[high].last_use <= use) {
+      after = high;
+      break;
+    }
+    if (nodes_[low].last_use > use) {
+      after = nodes_[low].less_used;
+      break;
+    }
   }
   const uint32_t before = after == kNone ? least_used_ : nodes_[after].more_used;
   nodes_[node].less_used = after;
@@ -190,7 +196,7 @@ void PrefixTree::Unlink(uint32_t node) {
 void PrefixTree::Evict(uint32_t leaf) {
   Node& node = nodes_[leaf];
   MILLRACE_CHECK(node.in_tree && node.holds == 0 && node.children == 0, "a node in use is evicted");
-  DropTail({leaf});
+  ClearTail(leaf);
   Unlink(leaf);
   uint32_t* link = &BucketOf(node.hash_low);
   while (*link != leaf) link = &nodes_[*link].next_in_bucket;
@@ -225,7 +231,7 @@ bool PrefixTree::EvictTail(TailKind kind) {
     if (victim == kNone || candidate.last_use < tail_slots_[victim].last_use) victim = slot;
   }
   if (victim == kNone) return false;
-  DropTail({tail_slots_[victim].node});
+  ClearTail(tail_slots_[victim].node);
   ++evicted_tails_;
   return true;
 }
@@ -246,20 +252,26 @@ void PrefixTree::FreeTail(TailId slot) {
   tails_->Unref({slot.value});
 }
 
-void PrefixTree::AttachTail(PageId node, TailId slot, TailKind kind) {
+bool PrefixTree::AttachTail(PageId node, TailId slot, TailKind kind) {
   MILLRACE_CHECK(nodes_[node.value].in_tree, "a tail without its page");
   const std::optional<Tail> there = TailOf(node);
   if (there && there->kind >= kind) {
     UseTail(node);
-    return FreeTail(slot);
+    FreeTail(slot);
+    return false;
   }
-  DropTail(node);
+  ClearTail(node.value);
   nodes_[node.value].tail = slot.value;
   tail_slots_[slot.value] = {.node = node.value, .kind = kind, .last_use = ++clock_};
+  return true;
 }
 
-void PrefixTree::DropTail(PageId node) {
-  const uint32_t slot = std::exchange(nodes_[node.value].tail, kNone);
+void PrefixTree::DropTail(PageId node, TailId slot) {
+  if (nodes_[node.value].tail == slot.value) ClearTail(node.value);
+}
+
+void PrefixTree::ClearTail(uint32_t node) {
+  const uint32_t slot = std::exchange(nodes_[node].tail, kNone);
   if (slot == kNone) return;
   tail_slots_[slot].node = kNone;
   FreeTail({slot});

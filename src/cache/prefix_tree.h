@@ -77,6 +77,7 @@ class PrefixTree {
 
   // A page for a sequence: a free one, else one evicted. kResourceExhausted when sequences hold them all.
   Result<PageId> Allocate();
+  uint32_t n_tails() const { return options_.n_tails; }
   // How many pages Allocate can give.
   uint32_t available_pages() const { return pages_.free_pages() + n_evictable_; }
   // Frees every page and tail that no sequence holds.
@@ -97,10 +98,10 @@ class PrefixTree {
   std::span<std::byte> TailData(TailId slot);
   // Gives back a slot that no node got.
   void FreeTail(TailId slot);
-  // Gives the slot's content to `node`, or frees it where the node has one that is as good.
-  void AttachTail(PageId node, TailId slot, TailKind kind);
-  // Frees the tail behind `node`, if it has one.
-  void DropTail(PageId node);
+  // Gives the slot's content to `node`: true. Where the node has one that is as good, frees the slot: false.
+  bool AttachTail(PageId node, TailId slot, TailKind kind);
+  // Frees the tail behind `node` if it is still the one in `slot`.
+  void DropTail(PageId node, TailId slot);
 
   PrefixTreeStats stats() const;
 
@@ -139,6 +140,7 @@ class PrefixTree {
   void Link(uint32_t node);  // into the list of evictable leaves, by last use
   void Unlink(uint32_t node);
   void Evict(uint32_t leaf);
+  void ClearTail(uint32_t node);
   bool EvictTail(TailKind kind);
 
   PagePool& pages_;

@@ -112,12 +112,13 @@ TEST_F(PrefixTreeTest, EvictsTheLeastUsedFromTheirEnds) {
 TEST_F(PrefixTreeTest, TailsGiveWayEarlyOnesFirst) {
   Make(8, 2);
   const PageId a = Read("aaaa"), b = Read("bbbb"), c = Read("cccc");
+  std::optional<TailId> slot;  // the latest
   const auto put = [&](PageId node, TailKind kind) {
-    const std::optional<TailId> slot = tree_->AllocateTail(kind);
-    if (slot) tree_->AttachTail(node, *slot, kind);
-    return slot.has_value();
+    slot = tree_->AllocateTail(kind);
+    return slot && tree_->AttachTail(node, *slot, kind);
   };
   EXPECT_TRUE(put(a, TailKind::kFull));
+  const TailId of_a = *slot;
   EXPECT_TRUE(put(b, TailKind::kEarly));
   EXPECT_TRUE(put(c, TailKind::kFull)) << "in the place of b's";
   EXPECT_FALSE(tree_->TailOf(b).has_value());
@@ -128,8 +129,11 @@ TEST_F(PrefixTreeTest, TailsGiveWayEarlyOnesFirst) {
   EXPECT_FALSE(tree_->TailOf(c).has_value());
   // One that is no better is not taken.
   EXPECT_EQ(tree_->stats().tails, 2u);
-  tree_->DropTail(a);
-  EXPECT_TRUE(put(b, TailKind::kEarly));
+  tree_->DropTail(a, *slot);
+  EXPECT_TRUE(tree_->TailOf(a).has_value()) << "that is the tail of another";
+  tree_->DropTail(a, of_a);
+  EXPECT_FALSE(tree_->TailOf(a).has_value());
+  EXPECT_FALSE(put(b, TailKind::kEarly));
   EXPECT_EQ(tree_->TailOf(b)->kind, TailKind::kFull);
   EXPECT_EQ(tree_->stats().tails, 1u);
   ExpectSound(3);
@@ -189,8 +193,9 @@ TEST_F(PrefixTreeTest, RandomUseKeepsEverythingSound) {
         content[reader.text] = node;
       } else if (reader.node) {
         const TailKind kind = rng() % 2 ? TailKind::kFull : TailKind::kEarly;
-        if (const auto slot = tree_->AllocateTail(kind)) tree_->AttachTail(*reader.node, *slot, kind);
-        if (rng() % 3 == 0) tree_->DropTail(*reader.node);
+        const auto slot = tree_->AllocateTail(kind);
+        if (slot && tree_->AttachTail(*reader.node, *slot, kind) && rng() % 3 == 0)
+          tree_->DropTail(*reader.node, *slot);
       }
       uint64_t holds = 0;
       for (const Reader& one : readers) {

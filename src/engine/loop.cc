@@ -164,14 +164,22 @@ void Loop::EndOverdue() {
 void Loop::MakeRoom() {
   for (size_t i = 0; i < running_.size(); ++i) {
     // The latest admitted goes first, at last the sequence itself. One that is alone has the whole pool.
-    while (i < running_.size() && !model_->Reserve(*running_[i].state, std::ssize(running_[i].tokens)).ok()) {
-      if (running_.size() == 1) {
-        Fail(running_[i], Error(ErrorCode::kResourceExhausted,
-                                fmt::format("the KV pool has no room for a sequence of {} tokens",
-                                            running_[i].tokens.size())));
-        break;
+    while (i < running_.size()) {
+      Running& sequence = running_[i];
+      Status reserved;
+      const Status called = Guarded("making room for the sequence", [&] {
+        reserved = model_->Reserve(*sequence.state, std::ssize(sequence.tokens));
+      });
+      if (called.ok() && reserved.ok()) break;
+      if (called.ok() && running_.size() > 1) {
+        PreemptLast();
+        continue;
       }
-      PreemptLast();
+      Fail(sequence, called.ok() ? Error(ErrorCode::kResourceExhausted,
+                                         fmt::format("the KV pool has no room for a sequence of {} tokens",
+                                                     sequence.tokens.size()))
+                                 : called.error());
+      break;
     }
   }
   RemoveFinished();
@@ -181,7 +189,9 @@ void Loop::PreemptLast() {
   Running sequence = std::move(running_.back());
   running_.pop_back();
   GiveUpState(sequence);
-  pool_full_ = true;  // until a sequence has left: coming back at once it would only be preempted again
+  // Until there is more room: coming back at once it would only be preempted again.
+  pool_full_ = true;
+  full_at_tokens_ = model_->cache_stats().in_use_tokens;
   board_.OnPreempted(std::ssize(sequence.tokens));
   preempted_.push_front(std::move(sequence));
 }
@@ -192,8 +202,14 @@ void Loop::GiveUpState(Running& sequence) {
   sequence.seen = 0;
 }
 
+// Pages come free without a leave when two sequences turn out to have read the same.
+bool Loop::PoolStaysFull() {
+  if (pool_full_ && model_->cache_stats().in_use_tokens < full_at_tokens_) pool_full_ = false;
+  return pool_full_;
+}
+
 void Loop::Admit() {
-  while (!pool_full_ && running_.size() < static_cast<size_t>(options_.max_num_seqs)) {
+  while (!PoolStaysFull() && running_.size() < static_cast<size_t>(options_.max_num_seqs)) {
     if (!preempted_.empty()) {
       if (!TryBegin(preempted_.front())) return;
       running_.push_back(std::move(preempted_.front()));
@@ -231,6 +247,7 @@ bool Loop::TryBegin(Running& sequence) {
   if (!called.ok()) error = called.error();
   if (error && error->code() == ErrorCode::kResourceExhausted && !running_.empty()) {
     pool_full_ = true;
+    full_at_tokens_ = model_->cache_stats().in_use_tokens;
     return false;
   }
   if (error) {

@@ -98,6 +98,8 @@ class Loop {
   void MakeRoom();
   // The latest admitted sequence gives up its state.
   void PreemptLast();
+  // Whether trying to admit is in vain: nothing has left, and no page has come free, since that did not help.
+  bool PoolStaysFull();
   // Takes the sequence's state and history away.
   void GiveUpState(Running& sequence);
   // Fills batch_ and items_; returns how many items want logits.
@@ -126,7 +128,8 @@ class Loop {
   std::deque<QueuedRequest> queue_;
   std::deque<Running> preempted_;  // in order of admission, all admitted before any of queue_
   std::vector<Running> running_;   // in order of admission
-  bool pool_full_ = false;         // the next to be admitted did not fit; nothing has left since
+  bool pool_full_ = false;  // the next to be admitted did not fit, with as many tokens in use as follows
+  int64_t full_at_tokens_ = 0;
   StepPlanner planner_;
 
   // Scratch of one step, at its final size from the start.

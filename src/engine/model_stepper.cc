@@ -58,13 +58,15 @@ Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOpti
   }
   if (options.prefix_caching && page < config.sliding_window - 1) {
     return OutOfRange("sliding_window", config.sliding_window,
-                      fmt::format("at most {} with prefix caching: a page's length and one", page + 1));
+                      fmt::format("at most {} with prefix caching: a page's length and one; "
+                                  "--no-enable-prefix-caching serves the checkpoint without",
+                                  page + 1));
   }
   // Tails of all prompts that run and of as many that have run, and some of what long prompts leave.
   const int64_t n_tails = options.prefix_tails.value_or(static_cast<int>(
       std::max<int64_t>({16, int64_t{8} * options.max_num_seqs, std::min<int64_t>(n_pages / 64, 65536)})));
-  if (n_tails < 0 || n_tails > n_pages + 65536)
-    return OutOfRange("prefix-cache-tails", n_tails, fmt::format("from 0 to {}", n_pages + 65536));
+  if (n_tails < 0 || n_tails > kMaxPrefixTails)
+    return OutOfRange("prefix-cache-tails", n_tails, fmt::format("from 0 to {}", kMaxPrefixTails));
   // A sequence longer than the pool would never come to its end.
   max_model_len = std::min(max_model_len, n_pages * page);
   return Sizes{max_model_len,
@@ -111,7 +113,8 @@ struct ModelStepper::Slot {
     TailKind kind{};
   };
   std::vector<NewTail> new_tails;
-  std::vector<PageId> generated_tails;  // the latest nodes that got a tail while the sequence generated
+  // The latest nodes that the sequence gave a tail while it generated.
+  std::vector<std::pair<PageId, cache::TailId>> generated_tails;
 };
 
 class ModelStepper::Sequence : public StepSequence {
@@ -217,7 +220,7 @@ int64_t ModelStepper::max_batch_tokens() const {
   return forward_->options().max_batch_tokens;
 }
 
-CacheStats ModelStepper::cache_stats() const {
+CacheStats ModelStepper::cache_stats() const noexcept {
   const cache::PrefixTreeStats tree = tree_->stats();
   const int64_t free = pages_->free_pages();
   return {.capacity_tokens = kv_tokens(),
@@ -250,7 +253,7 @@ ModelStepper::Beginning ModelStepper::ChooseBeginning(int64_t n_tokens) const {
   const model::LayerPlan& plan = forward_->plan();
   const int64_t shared = static_cast<int64_t>(path_.size()) * page_tokens_;
   Beginning begin{.results_from = n_tokens - 1};
-  if (prefix_caching_) {
+  if (tree_->n_tails() > 0) {
     if (const auto first = FirstPromptTail(n_tokens, shared)) begin.results_from = *first;
   }
   if (path_.empty()) return begin;
@@ -391,11 +394,11 @@ void ModelStepper::KeepTails(Slot& slot) {
   constexpr size_t kGeneratedTails = 2;
   for (const Slot::NewTail& tail : slot.new_tails) {
     const PageId node = slot.pages[static_cast<size_t>(tail.length / page_tokens_ - 1)];
-    tree_->AttachTail(node, tail.slot, tail.kind);
-    if (tail.length < slot.begun_with) continue;
-    slot.generated_tails.push_back(node);
+    const bool taken = tree_->AttachTail(node, tail.slot, tail.kind);
+    if (!taken || tail.length < slot.begun_with) continue;
+    slot.generated_tails.emplace_back(node, tail.slot);
     if (slot.generated_tails.size() <= kGeneratedTails) continue;
-    tree_->DropTail(slot.generated_tails.front());
+    tree_->DropTail(slot.generated_tails.front().first, slot.generated_tails.front().second);
     slot.generated_tails.erase(slot.generated_tails.begin());
   }
   slot.new_tails.clear();

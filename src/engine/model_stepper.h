@@ -23,6 +23,7 @@ namespace millrace::engine {
 
 // The most tokens of one step; scratch grows with it.
 inline constexpr int64_t kMaxBatchTokens = 1 << 16;
+inline constexpr int kMaxPrefixTails = 1 << 20;
 
 struct StepperOptions {
   std::optional<int64_t> max_model_len =
@@ -84,7 +85,7 @@ class ModelStepper : public StepModel {
   Result<StartedSequence> NewSequence(std::span<const TokenId> tokens) override;
   Status Reserve(StepSequence& sequence, int64_t length) override;
   void Step(std::span<const StepItem> items, std::span<float> logits) override;
-  CacheStats cache_stats() const override;
+  CacheStats cache_stats() const noexcept override;
 
  private:
   struct Slot;

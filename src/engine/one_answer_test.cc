@@ -51,7 +51,7 @@ class Lent : public StepModel {
     if (forget_every_ > 0 && rng_() % forget_every_ == 0) model_.ClearCache();
     model_.Step(items, logits);
   }
-  CacheStats cache_stats() const override { return model_.cache_stats(); }
+  CacheStats cache_stats() const noexcept override { return model_.cache_stats(); }
 
  private:
   ModelStepper& model_;

@@ -235,8 +235,8 @@ TEST_F(PrefixReuseTest, SwitchedOffNothingIsShared) {
   EXPECT_EQ(model().free_kv_tokens(), model().kv_tokens());
 }
 
-// A step that fails leaves no tail and no page behind that nobody has.
-TEST_F(PrefixReuseTest, ASequenceThatEndsInMidPageGivesAllBack) {
+// Sequences that end before they have read anything leave nothing that nobody has.
+TEST_F(PrefixReuseTest, ASequenceThatNeverStepsGivesAllBack) {
   Load();
   for (int i = 0; i < 20; ++i) {
     auto started = model().NewSequence(Random(1 + static_cast<int64_t>(rng_() % 2000)));

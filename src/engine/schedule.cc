@@ -27,11 +27,6 @@ Budget SplitBudget(int64_t n_decode, int64_t n_prefill, ScheduleLimits limits, u
   return budget;
 }
 
-// The most tokens that a prefilling row could use in this step.
-int64_t Wanted(const ScheduleRow& row) {
-  return std::min(row.prompt_left, row.chunk_limit);
-}
-
 // Which of `n` equals come first in turn `turn`: true for `winners` of them.
 bool HasTurn(int64_t index, int64_t n, int64_t winners, uint64_t turn) {
   const auto first = static_cast<int64_t>(turn % static_cast<uint64_t>(n));
@@ -46,7 +41,7 @@ int64_t FairLevel(Rows rows, const Batch& batch, int64_t budget) {
   while (low < high) {
     const int64_t level = low + (high - low + 1) / 2;
     int64_t sum = 0;
-    for (const ScheduleSlice& slice : batch) sum += std::min(Wanted(rows[slice.row]), level);
+    for (const ScheduleSlice& slice : batch) sum += std::min(rows[slice.row].prompt_left, level);
     if (sum <= budget) {
       low = level;
     } else {
@@ -63,21 +58,21 @@ void ShareEqually(Rows rows, int64_t budget, uint64_t turn, Batch& batch) {
   int64_t level_sum = 0;
   int64_t n_wanting = 0;  // rows that could use a token above the level
   for (ScheduleSlice& slice : batch) {
-    slice.tokens = std::min(Wanted(rows[slice.row]), level);
+    slice.tokens = std::min(rows[slice.row].prompt_left, level);
     level_sum += slice.tokens;
-    n_wanting += Wanted(rows[slice.row]) > level;
+    n_wanting += rows[slice.row].prompt_left > level;
   }
   const int64_t extra = std::min(budget - level_sum, n_wanting);
   int64_t wanting_index = 0;
   for (ScheduleSlice& slice : batch) {
-    if (Wanted(rows[slice.row]) > level) slice.tokens += HasTurn(wanting_index++, n_wanting, extra, turn);
+    if (rows[slice.row].prompt_left > level) slice.tokens += HasTurn(wanting_index++, n_wanting, extra, turn);
   }
 }
 
 // In the order of the batch, each all that it can use.
 void GiveInOrder(Rows rows, int64_t budget, Batch& batch) {
   for (ScheduleSlice& slice : batch) {
-    const int64_t tokens = std::min(Wanted(rows[slice.row]) - slice.tokens, budget);
+    const int64_t tokens = std::min(rows[slice.row].prompt_left - slice.tokens, budget);
     slice.tokens += tokens;
     budget -= tokens;
   }
@@ -93,7 +88,7 @@ void GiveShortest(Rows rows, int64_t budget, uint64_t turn, Batch& batch) {
   const int64_t reserved = budget / 4 + (static_cast<int64_t>(turn % 4) < budget % 4);
   const auto oldest = std::ranges::min_element(
       batch, {}, [&](const ScheduleSlice& slice) { return rows[slice.row].arrival; });
-  oldest->tokens = std::min(Wanted(rows[oldest->row]), reserved);
+  oldest->tokens = std::min(rows[oldest->row].prompt_left, reserved);
   const int64_t given = oldest->tokens;
   std::ranges::sort(batch, [&](const ScheduleSlice& a, const ScheduleSlice& b) {
     const ScheduleRow& x = rows[a.row];
@@ -130,7 +125,6 @@ void ScheduleBatch(SchedulePolicy policy, std::span<const ScheduleRow> rows, Sch
   MILLRACE_CHECK(limits.batch_tokens >= 1 && limits.prefill_tokens >= 0, "a batch without tokens");
   batch.clear();
   for (size_t i = 0; i < rows.size(); ++i) {
-    MILLRACE_CHECK(rows[i].chunk_limit >= 1, "a row that may take nothing would never end");
     if (rows[i].prompt_left > 0) batch.push_back({i, 0});
   }
   const auto n_prefill = static_cast<int64_t>(batch.size());

@@ -34,8 +34,6 @@ struct ScheduleRow {
   int64_t prompt_left = 0;
   // Whatever orders rows by when they came; distinct.
   uint64_t arrival = 0;
-  // The most tokens of `prompt_left` that this step may take; >= 1.
-  int64_t chunk_limit = INT64_MAX;
 };
 
 // A row's part of the next batch; `tokens` >= 1.

@@ -121,19 +121,6 @@ TEST(ScheduleShortest, AQuarterIsAQuarterOverFourTurnsWhateverTheBudget) {
   }
 }
 
-TEST(Schedule, ChunkLimitsBindUnderEveryPolicy) {
-  std::vector<ScheduleRow> rows = RowsOf({1000, 1000, 20});
-  rows[0].chunk_limit = 10;
-  for (const SchedulePolicy policy : kSchedulePolicies) {
-    const auto batch = Schedule(policy, rows, {100, 100}, {});
-    ASSERT_FALSE(batch.empty());
-    EXPECT_EQ(batch[0], (ScheduleSlice{0, 10})) << SchedulePolicyName(policy);
-    int64_t others = 0;
-    for (size_t i = 1; i < batch.size(); ++i) others += batch[i].tokens;
-    EXPECT_EQ(others, 90) << "the others get what is left: " << SchedulePolicyName(policy);
-  }
-}
-
 // Runs prompts to their end as the engine would, with nobody else arriving; returns at which step each was
 // through.
 std::vector<int> StepsToPrefill(SchedulePolicy policy, std::vector<int64_t> prompt_left,
@@ -206,7 +193,7 @@ void ExpectLimitsHold(const std::vector<ScheduleRow>& rows, const std::vector<Sc
       ASSERT_LT(batch[i - 1].row, slice.row);
     }
     ASSERT_GE(slice.tokens, 1);
-    ASSERT_LE(slice.tokens, std::min(std::max<int64_t>(row.prompt_left, 1), row.chunk_limit));
+    ASSERT_LE(slice.tokens, std::max<int64_t>(row.prompt_left, 1));
     total += slice.tokens;
     if (row.prompt_left > 0) prefill += slice.tokens;
   }
@@ -214,7 +201,7 @@ void ExpectLimitsHold(const std::vector<ScheduleRow>& rows, const std::vector<Sc
   ASSERT_LE(prefill, mix.chunk);
   // No token of the budget is wasted that somebody could use.
   int64_t could_use = 0;
-  for (const ScheduleRow& row : rows) could_use += std::min(row.prompt_left, row.chunk_limit);
+  for (const ScheduleRow& row : rows) could_use += row.prompt_left;
   if (mix.budget > 1) {
     ASSERT_EQ(prefill, std::min({could_use, mix.chunk, mix.budget - (total - prefill)}));
   }
@@ -226,7 +213,7 @@ void ExpectLimitsHold(const std::vector<ScheduleRow>& rows, const std::vector<Sc
 void ExpectNothingStarves(SchedulePolicy policy, const Mix& mix) {
   std::vector<ScheduleRow> rows = RowsOf(std::vector<int64_t>(static_cast<size_t>(mix.n_decode), 0));
   for (int i = 0; i < mix.n_prefill; ++i)
-    rows.insert(rows.begin() + i / 2, {.prompt_left = 1 + 1000 * i, .chunk_limit = i % 3 == 2 ? 2 : 5000});
+    rows.insert(rows.begin() + i / 2, {.prompt_left = i % 3 == 2 ? 2 : 1 + 1000 * i});
   for (size_t i = 0; i < rows.size(); ++i) rows[i].arrival = 100 + i;
   if (rows.empty()) return;
   std::vector<int64_t> got(rows.size(), 0);

@@ -65,7 +65,7 @@ class StepModel {
   // bit-identical however tokens are grouped.
   virtual void Step(std::span<const StepItem> items, std::span<float> logits) = 0;
 
-  virtual CacheStats cache_stats() const { return {}; }
+  virtual CacheStats cache_stats() const noexcept { return {}; }
 };
 
 }  // namespace millrace::engine
