@@ -57,11 +57,12 @@ void AddSeconds(CLI::App& command, const std::string& names, std::chrono::millis
       ->group(kLimits);
 }
 
-// A number of bytes, "32MiB".
-void AddBytes(CLI::App& command, const std::string& names, size_t& value, const std::string& description) {
+// A number of bytes, "32MiB"; at least `least`, 0 or 1.
+void AddBytes(CLI::App& command, const std::string& names, size_t& value, const std::string& description,
+              uint64_t least = 1) {
   // Read as unsigned, -1 would be no limit at all.
   const CLI::Validator size(
-      [](std::string& text) {
+      [least](std::string& text) {
         constexpr uint64_t kMost = uint64_t{1} << 40;
         const std::string given = text;
         uint64_t bytes = 0;
@@ -69,8 +70,8 @@ void AddBytes(CLI::App& command, const std::string& names, size_t& value, const 
           const std::string error = CLI::AsSizeValue(/*kb_is_1000=*/true)(text);
           if (!error.empty()) return error;
         }
-        if (CLI::detail::lexical_cast(text, bytes) && bytes >= 1 && bytes <= kMost) return std::string();
-        return fmt::format("Value {} not in range 1 B to 1 TiB", given);
+        if (CLI::detail::lexical_cast(text, bytes) && bytes >= least && bytes <= kMost) return std::string();
+        return fmt::format("Value {} not in range {} B to 1 TiB", given, least);
       },
       "");
   command.add_option(names, value, description)
@@ -290,7 +291,7 @@ void AddLimitFlags(CLI::App& command, ServeFlags& flags) {
   AddBytes(command, "--max-bodies-size", http.max_bodies_bytes,
            "All bodies being read or not yet decoded; more are answered 503");
   AddBytes(command, "--replay-size", flags.replay_bytes,
-           "Answers kept so that later prompts repeat them token for token; 0: none");
+           "Answers kept so that later prompts repeat them token for token; 0: none", /*least=*/0);
   AddBytes(command, "--max-header-size", http.max_header_bytes,
            "A request's line and headers; larger ones are answered 431");
   AddSeconds(command, "--header-timeout", http.header_timeout, "For a request's line and headers");
@@ -302,7 +303,7 @@ void AddLimitFlags(CLI::App& command, ServeFlags& flags) {
   AddBytes(command, "--max-unread-size", http.max_output_bytes,
            "Of a stream, waiting for its client; one that has more is cut off");
   AddBytes(command, "--max-unread-total", http.max_outputs_bytes,
-           "Of all answers, waiting for their clients; one that finds no room is cut off");
+           "Of all answers, waiting for their clients, beside what each connection may have");
   AddSeconds(command, "--stream-keep-alive", http.keep_alive_interval,
              "Silence of a stream after which a comment is sent");
   command
@@ -413,6 +414,15 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
 Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {
   engine::LoadOptions options;
   MILLRACE_ASSIGN_OR_RETURN(options.stepper.max_model_len, ParseMaxModelLen(flags.max_model_len));
+  // Never lowered without a word.
+  if (options.stepper.max_model_len &&
+      flags.max_total_tokens.value_or(INT64_MAX) < *options.stepper.max_model_len) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--max-total-tokens is {}, less than one sequence of --max-model-len {}; raise the "
+                    "one, lower the other, or pass --max-model-len auto",
+                    *flags.max_total_tokens, *options.stepper.max_model_len));
+  }
   options.stepper.max_num_seqs = flags.max_num_seqs.value_or(1);
   options.stepper.max_batch_tokens = flags.max_num_batched_tokens;
   options.stepper.kv_tokens = flags.max_total_tokens;

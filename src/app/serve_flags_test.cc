@@ -199,6 +199,21 @@ TEST_F(ServeFlagsTest, SizesMayBeAutomatic) {
   EXPECT_TRUE(ToBudget(flags_)->of_machine);
 }
 
+TEST_F(ServeFlagsTest, APoolTooSmallForTheGivenContextIsRefused) {
+  Parse({"/m", "--max-model-len", "32768", "--max-total-tokens", "1000"});
+  const auto refused = ToLoadOptions(flags_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message(), HasSubstr("--max-total-tokens is 1000, less than one sequence of "
+                                                   "--max-model-len 32768"));
+  flags_.max_model_len = "auto";
+  EXPECT_TRUE(ToLoadOptions(flags_).ok());
+}
+
+TEST_F(ServeFlagsTest, NothingNeedBeRemembered) {
+  Parse({"/m", "--replay-size", "0"});
+  EXPECT_EQ(flags_.replay_bytes, 0u);
+}
+
 TEST_F(ServeFlagsTest, ListenIsHostAndPort) {
   flags_.listen = "[::1]:81";
   EXPECT_EQ(ToHttpOptions(flags_)->host, "::1");

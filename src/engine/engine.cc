@@ -152,6 +152,10 @@ int64_t Engine::max_model_len() const {
   return impl_->max_model_len;
 }
 
+int Engine::capacity() const {
+  return impl_->options.max_num_seqs + impl_->options.max_queue;
+}
+
 int64_t Engine::vocab_size() const {
   return impl_->vocab_size;
 }

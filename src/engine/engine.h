@@ -60,6 +60,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   int64_t max_model_len() const;
+  // Sequences that may run and wait together.
+  int capacity() const;
   int64_t vocab_size() const;
 
   // Queues a request; `sink` lives until after OnFinish. Errors at once: prompt empty or too long for the
