@@ -76,6 +76,14 @@ std::optional<fs::path> ControlGroup(const fs::path& root) {
   return found;
 }
 
+// What the kernel holds for a group of version 2 and cannot take back.
+uint64_t KernelMemory(std::map<std::string, uint64_t>& held) {
+  if (held.contains("kernel")) return Less(held["kernel"], held["slab_reclaimable"]);
+  // Before Linux 5.18 there is no sum.
+  return held["kernel_stack"] + held["pagetables"] + held["percpu"] + held["sock"] +
+         held["slab_unreclaimable"];
+}
+
 // Of one group: its limit less what it holds beside the cache of files.
 std::optional<uint64_t> LeftOf(const fs::path& group) {
   std::optional<uint64_t> limit = ReadNumber(group / "memory.max");
@@ -83,8 +91,8 @@ std::optional<uint64_t> LeftOf(const fs::path& group) {
   if (!limit) limit = ReadNumber(group / "memory.limit_in_bytes");
   if (!limit) return std::nullopt;
   auto held = ReadTable(group / "memory.stat", 1);
-  const uint64_t own = version_2 ? held["anon"] + held["shmem"] + held["kernel"] - held["slab_reclaimable"]
-                                 : held["total_rss"] + held["total_shmem"];
+  const uint64_t own =
+      version_2 ? held["anon"] + held["shmem"] + KernelMemory(held) : held["total_rss"] + held["total_shmem"];
   return Less(*limit, own);
 }
 

@@ -64,6 +64,25 @@ TEST_F(MachineMemoryTest, TheTighterLimitOfAnyControlGroupCounts) {
   EXPECT_EQ(Read().bytes, 2 * kGiB);
 }
 
+// memory.stat of Linux 5.15: no line "kernel", which came with 5.18.
+TEST_F(MachineMemoryTest, AnOlderKernelsGroupCountsWhatItsPartsHold) {
+  Write("proc/self/cgroup", "0::/\n");
+  Write("sys/fs/cgroup/memory.max", "6442450944\n");
+  Write("sys/fs/cgroup/memory.stat",
+        "anon 536870912\nfile 4294967296\nkernel_stack 67108864\npagetables 134217728\npercpu 67108864\n"
+        "sock 134217728\nshmem 0\nfile_mapped 1073741824\nslab_reclaimable 2147483648\n"
+        "slab_unreclaimable 134217728\nslab 2281701376\n");
+  EXPECT_EQ(Read().bytes, 5 * kGiB);  // slabs that can be reclaimed count as free, like files
+}
+
+TEST_F(MachineMemoryTest, SlabsAboveTheKernelsSumDoNotWrap) {
+  Write("proc/self/cgroup", "0::/\n");
+  Write("sys/fs/cgroup/memory.max", "6442450944\n");
+  // The lines are not read at one instant.
+  Write("sys/fs/cgroup/memory.stat", "anon 0\nkernel 4096\nshmem 0\nslab_reclaimable 8192\n");
+  EXPECT_EQ(Read().bytes, 6 * kGiB);
+}
+
 TEST_F(MachineMemoryTest, GroupsOfTheFirstVersionCountToo) {
   Write("proc/self/cgroup", "5:cpu,memory:/docker/1\n0::/elsewhere\n");
   Write("sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", "4294967296\n");
