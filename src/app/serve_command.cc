@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/connect.h"
@@ -143,13 +144,15 @@ void NoteClampedDefaults(const ServeFlags& flags, int64_t max_model_len) {
 Status Serve(const ServeFlags& flags, const ServingOptions& asked) {
   const StopSignals signals;
   // The I/O thread, which calls the service, has ended when this function returns: DrainServer joins it.
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<api::HttpServer> http, api::HttpServer::Bind(asked.http));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<api::HttpServer> bound, api::HttpServer::Bind(asked.http));
   MILLRACE_ASSIGN_OR_RETURN(const ServingPlan plan, PlanMemory(flags, asked));
   const ServingOptions& options = plan.options;
   fmt::print("{}", ServingPlanText(plan));
   std::fflush(stdout);
   MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded,
                             engine::LoadStepModel(flags.checkpoint, options.load));
+  // Ends before the ledger, in which what its connections still hold is given back.
+  const std::unique_ptr<api::HttpServer> http = std::move(bound);
   MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
   MILLRACE_ASSIGN_OR_RETURN(const text::ChatEncoder encoder, text::ChatEncoder::Create(tokenizer));
   MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, loaded.checkpoint->config()));
