@@ -1,9 +1,14 @@
 #include "api/buffered_exchange.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "api/api_error.h"
+#include "api/error_response.h"
 #include "base/check.h"
+#include "base/log.h"
 
 namespace millrace::api {
 
@@ -12,14 +17,36 @@ void BufferedExchange::Wake() {
 }
 
 bool BufferedExchange::ReserveOutput(size_t bytes) {
-  if (!outputs_) return true;
-  std::optional<ByteReservation> memory = outputs_->Reserve(bytes);
-  if (!memory) {
-    MarkTooSlow();
-    return false;
-  }
-  output_memory_.Merge(*std::move(memory));
+  if (!room_.shared) return true;
+  // Only this thread reserves of the connection's own, so what is free of it stays free.
+  const size_t own_bytes = std::min(bytes, room_.own_bytes - room_.own->reserved_bytes());
+  std::optional<ByteReservation> shared = room_.shared->Reserve(bytes - own_bytes);
+  if (!shared) return false;
+  std::optional<ByteReservation> own = room_.own->Reserve(own_bytes);
+  MILLRACE_CHECK(own, "a connection's own output memory was reserved by another thread");
+  output_memory_.own.Merge(*std::move(own));
+  output_memory_.shared.Merge(*std::move(shared));
   return true;
+}
+
+HttpResponse BufferedExchange::Refusal(HttpResponse response) const {
+  const size_t bytes = response.body.size();
+  const size_t most = room_.own_bytes + room_.shared_bytes;
+  const ApiError error =
+      bytes > most
+          ? ApiError{ApiErrorKind::kBodyTooLarge,
+                     fmt::format(
+                         "The answer has {} bytes, more than the {} that this server can hold for one: "
+                         "ask for less, or have it started with a larger --max-unread-total.",
+                         bytes, most),
+                     ""}
+          : ApiError{ApiErrorKind::kOverloaded,
+                     fmt::format("The answer has {} bytes, and other clients' unread answers fill the memory "
+                                 "set aside for them (--max-unread-total); retry shortly.",
+                                 bytes),
+                     ""};
+  spdlog::warn("answered with an error: {}", error.message);
+  return ErrorResponse(error, std::move(response.headers), {dialect_, {}});
 }
 
 void BufferedExchange::Send(HttpResponse response) {
@@ -27,9 +54,10 @@ void BufferedExchange::Send(HttpResponse response) {
   answered_ = true;
   ended_ = true;
   if (gone_) return;
-  // Small answers are part of their connection: a probe is answered whatever others leave unread.
-  constexpr size_t kSmallBytes = 16 << 10;
-  if (response.body.size() > kSmallBytes && !ReserveOutput(response.body.size())) return;
+  if (!ReserveOutput(response.body.size())) {
+    response = Refusal(std::move(response));
+    (void)ReserveOutput(response.body.size());  // small: of the connection's own
+  }
   head_ = std::move(response);
   Wake();
 }
@@ -50,8 +78,8 @@ void BufferedExchange::Write(std::string_view bytes) {
   // One write may be larger than the bound (a whole answer repeated at its end): no reader is to blame for
   // it.
   largest_write_ = std::max(largest_write_, bytes.size());
-  if (output_.size() + bytes.size() > max_output_bytes_ + largest_write_) return MarkTooSlow();
-  if (!ReserveOutput(bytes.size())) return;
+  if (output_.size() + bytes.size() > room_.max_stream_bytes + largest_write_) return MarkTooSlow();
+  if (!ReserveOutput(bytes.size())) return MarkTooSlow();
   output_ += bytes;
   Wake();
 }
@@ -86,11 +114,13 @@ void BufferedExchange::MarkTooSlow() {
 void BufferedExchange::MarkDelivered() {
   wake_ = nullptr;
   on_gone_ = nullptr;
+  // The connection may go on while a handler still holds the exchange.
+  taken_memory_ = {};
 }
 
 std::optional<HttpResponse> BufferedExchange::TakeHead() {
   // A stream's output may wait behind its head, and stays reserved.
-  if (head_ && !streaming_) taken_memory_ = std::move(output_memory_);
+  if (head_ && !streaming_) taken_memory_ = std::exchange(output_memory_, {});
   return std::exchange(head_, std::nullopt);
 }
 

@@ -7,10 +7,21 @@
 #include <string>
 #include <utility>
 
+#include "api/dialect.h"
 #include "api/exchange.h"
 #include "base/byte_budget.h"
 
 namespace millrace::api {
+
+// Where the memory of a connection's queued output comes from: first of what is its alone, then of what all
+// connections share. Both nullptr: nothing is reserved.
+struct OutputRoom {
+  size_t max_stream_bytes = 0;  // may wait of a stream beside the largest single write
+  std::shared_ptr<ByteBudget> own = nullptr;
+  std::shared_ptr<ByteBudget> shared = nullptr;
+  size_t own_bytes = 0;  // the budgets' limits
+  size_t shared_bytes = 0;
+};
 
 // The exchange of the HTTP server: collects what the handler says until the connection takes it. Knows no
 // socket and outlives its connection for as long as a handler or an engine's sink holds it.
@@ -20,10 +31,10 @@ class BufferedExchange final : public Exchange {
   // Queues a task on the exchange's thread; any thread may call it.
   using Poster = std::function<void(std::function<void()>)>;
 
-  // `max_output_bytes`: how much may wait for the client beside the largest single write. What waits, and
-  // what was taken last, is reserved of `outputs` (nullptr: of nothing).
-  BufferedExchange(Poster poster, size_t max_output_bytes, std::shared_ptr<ByteBudget> outputs = nullptr)
-      : poster_(std::move(poster)), max_output_bytes_(max_output_bytes), outputs_(std::move(outputs)) {}
+  // What waits, and what was taken last, is reserved of `room`. A whole answer that finds none is replaced by
+  // an error in `dialect`; a stream that finds none is too slow.
+  BufferedExchange(Poster poster, OutputRoom room, Dialect dialect = Dialect::kOpenAi)
+      : poster_(std::move(poster)), room_(std::move(room)), dialect_(dialect) {}
 
   void Post(std::function<void()> task) override { poster_(std::move(task)); }
   void Send(HttpResponse response) override;
@@ -47,7 +58,7 @@ class BufferedExchange final : public Exchange {
   bool streaming() const { return streaming_; }
   // The output that waits; its memory stays reserved until the next is taken.
   std::string TakeOutput() {
-    taken_memory_ = std::move(output_memory_);
+    taken_memory_ = std::exchange(output_memory_, {});
     return std::exchange(output_, {});
   }
   bool has_output() const { return !output_.empty() || head_.has_value(); }
@@ -58,20 +69,26 @@ class BufferedExchange final : public Exchange {
   std::string IdleFiller() { return idle_filler_ && !ended_ ? idle_filler_() : std::string(); }
 
  private:
+  struct OutputMemory {
+    ByteReservation own, shared;
+  };
+
   void Wake();
-  // False, and the client is gone, when all that waits for clients leaves no room for `bytes` more.
+  // False when what waits for this client and others leaves no room for `bytes` more.
   bool ReserveOutput(size_t bytes);
+  // What to answer instead of `response`, for which there is no room.
+  HttpResponse Refusal(HttpResponse response) const;
 
   Poster poster_;
-  size_t max_output_bytes_;
-  std::shared_ptr<ByteBudget> outputs_;
+  OutputRoom room_;
+  Dialect dialect_;
   std::function<void()> wake_;
   std::function<void()> on_gone_;
   std::optional<HttpResponse> head_;
   std::function<std::string()> idle_filler_;
   std::string output_;
-  ByteReservation output_memory_;  // of head_'s body and output_
-  ByteReservation taken_memory_;   // of what TakeHead or TakeOutput gave last
+  OutputMemory output_memory_;  // of head_'s body and output_
+  OutputMemory taken_memory_;   // of what TakeHead or TakeOutput gave last
   size_t largest_write_ = 0;
   bool answered_ = false;
   bool streaming_ = false;

@@ -27,7 +27,7 @@ class Exchange {
   // Runs `task` on the exchange's thread, later. Any thread. Dropped when the server has stopped.
   virtual void Post(std::function<void()> task) = 0;
 
-  // The whole answer.
+  // The whole answer; when the server has no memory for it, an error that says so is sent instead.
   virtual void Send(HttpResponse response) = 0;
 
   // Sends the head of an answer of unknown length. Whenever nothing was written for the server's keep-alive

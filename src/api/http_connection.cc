@@ -26,6 +26,7 @@
 #include "api/buffered_exchange.h"
 #include "api/error_response.h"
 #include "base/log.h"
+#include "base/units.h"
 
 namespace millrace::api {
 
@@ -42,6 +43,7 @@ constexpr size_t kSliceBytes = 64 << 10;         // of an answer, under one writ
 constexpr int kMaxUnsentBytes = 128 << 10;       // in the kernel, before a write to it waits
 constexpr size_t kMaxPipelinedBytes = 64 << 10;  // kept of what is sent ahead of an answer
 constexpr size_t kCoroutineBytes = 16 << 10;     // frames, handlers, socket and timers of one connection
+constexpr size_t kOwnOutputBytes = 256 << 10;    // of a connection's queued output, whatever others leave
 constexpr int kMaxRefusals = 64;                 // connections above the limit that are told so, at a time
 
 bool IsHttpError(const error_code& failure) {
@@ -119,7 +121,9 @@ std::vector<PlannedMemory> HttpServer::PlanMemory(const HttpServerOptions& optio
   const auto connections = static_cast<uint64_t>(options.max_connections + kMaxRefusals);
   return {{"connections", connections * ConnectionBytes(options), "max-connections x max-header-size"},
           {"request bodies", options.max_bodies_bytes, "max-bodies-size"},
-          {"queued output", options.max_outputs_bytes, "max-unread-total"}};
+          {"queued output",
+           options.max_outputs_bytes + static_cast<uint64_t>(options.max_connections) * kOwnOutputBytes,
+           fmt::format("max-unread-total + max-connections x {}", HumanBytes(kOwnOutputBytes))}};
 }
 
 void PostGate::Post(std::function<void()> task) {
@@ -141,6 +145,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     shared_.connections.insert(this);
     if (shared_.connections_account != nullptr)
       shared_.connections_account->Add(ConnectionBytes(shared_.options));
+    if (shared_.outputs_account != nullptr) own_outputs_->SetAccount(*shared_.outputs_account);
     shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
   }
   ~HttpConnection() {
@@ -286,7 +291,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   asio::awaitable<Next> Answer(HttpRequest request, AnswerMode mode) {
     exchange_ = std::make_shared<BufferedExchange>(
         [gate = shared_.gate](std::function<void()> task) { gate->Post(std::move(task)); },
-        shared_.options.max_output_bytes, shared_.outputs);
+        OutputRoom{shared_.options.max_output_bytes, own_outputs_, shared_.outputs, kOwnOutputBytes,
+                   shared_.options.max_outputs_bytes},
+        DialectOf(request.path));
     exchange_->SetWake([this] { OnExchangeChange(); });
     stream_.expires_never();  // of the watching read; each write sets its own
     watching_ = true;
@@ -487,6 +494,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpShared& shared_;
   asio::steady_timer wake_;
   beast::flat_buffer buffer_;
+  const std::shared_ptr<ByteBudget> own_outputs_ = ByteBudget::Create(kOwnOutputBytes);
   std::shared_ptr<BufferedExchange> exchange_;  // of the request being answered
   std::optional<ApiError> refusal_;             // of a request that never reaches the handler
   std::optional<HttpResponse> turned_away_;     // the admit hook's answer

@@ -41,8 +41,9 @@ struct HttpShared {
   std::shared_ptr<PostGate> gate;
   std::unordered_set<HttpConnection*> connections;
   std::shared_ptr<ByteBudget> bodies;   // memory of the bodies that are being read or not yet decoded
-  std::shared_ptr<ByteBudget> outputs;  // memory of what streams have written and clients not yet read
+  std::shared_ptr<ByteBudget> outputs;  // memory of what clients have not yet read, above each one's own part
   MemoryAccount* connections_account = nullptr;
+  MemoryAccount* outputs_account = nullptr;
   bool stopping = false;
 
   struct {

@@ -127,6 +127,7 @@ void HttpServer::OpenAccounts(MemoryLedger& ledger) {
     accounts.push_back(&ledger.Open(line.name, line.bytes));
   impl_->shared.connections_account = accounts[0];
   impl_->shared.bodies->SetAccount(*accounts[1]);
+  impl_->shared.outputs_account = accounts[2];
   impl_->shared.outputs->SetAccount(*accounts[2]);
 }
 

@@ -25,7 +25,8 @@ struct HttpServerOptions {
   size_t max_header_bytes = 64 << 10;   // request line and headers; more is 431
   size_t max_body_bytes = 32 << 20;     // one request; more is 413
   size_t max_bodies_bytes = 256 << 20;  // all that are being read or not yet decoded; more is 503
-  size_t max_outputs_bytes = 64 << 20;  // of all streams together; a stream that finds no room counts as gone
+  size_t max_outputs_bytes = 64 << 20;  // of all answers together, beside 256 KiB of each connection; a whole
+                                        // answer that finds no room is 503, a stream counts as gone
   size_t max_output_bytes = 1 << 20;    // of a stream, queued for one client beside the largest single write;
                                         // more and it counts as gone
   std::chrono::milliseconds idle_timeout{75'000};        // between requests of one connection

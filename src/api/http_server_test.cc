@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "api/socket_client.h"
 #include "api/wait_until_testing.h"
@@ -200,6 +201,53 @@ TEST_F(HttpServerTest, ABodyOfUnknownLengthCountsInFullOnlyWhileItIsRead) {
   WaitUntil([&] { return stats().body_bytes == 1000; }, "the most is reserved");
   client.SendRaw("0\r\n\r\n");
   EXPECT_EQ(client.Read().body, "5");
+}
+
+// More than the shared budget holds: an error, not silence.
+TEST_F(HttpServerTest, AnAnswerAboveTheOutputBudgetIsRefusedByNameAndTheConnectionGoesOn) {
+  HttpServerOptions options;
+  options.max_outputs_bytes = 1 << 20;
+  Serve(options, [](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+    const size_t bytes = request.path == "/large" ? size_t{2} << 20 : size_t{1} << 20;
+    exchange->Send({.headers = {}, .body = std::string(bytes, 'x')});
+  });
+  SocketClient client(port());
+  client.Send("GET", "/large");
+  const ClientResponse refused = client.Read();
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_THAT(refused.body, ::testing::HasSubstr("--max-unread-total"));
+  client.Send("GET", "/fits");
+  EXPECT_EQ(client.Read().body.size(), size_t{1} << 20);
+  EXPECT_EQ(stats().slow_readers, 0u);
+}
+
+// Of every account: the ledger may end right after the server.
+TEST_F(HttpServerTest, ItsEndGivesBackWhatOpenConnectionsHold) {
+  MemoryLedger ledger;
+  HttpServerOptions options;
+  options.port = 0;
+  auto server = HttpServer::Bind(options);
+  ASSERT_TRUE(server.ok()) << server.error().message();
+  server_ = std::move(server).value();
+  server_->OpenAccounts(ledger);
+  const auto live_bytes = [&] {
+    std::vector<uint64_t> bytes;
+    for (const MemoryAccount* account : ledger.accounts()) bytes.push_back(account->live_bytes());
+    return bytes;
+  };
+  const Status serving = server_->Serve([](HttpRequest, const std::shared_ptr<Exchange>& exchange) {
+    exchange->BeginStream({}, [] { return std::string(":"); });
+    exchange->Write(std::string(kMoreThanTheKernelTakes, 'x'));
+  });
+  ASSERT_TRUE(serving.ok()) << serving.error().message();
+  SocketClient reading(port(), /*receive_buffer_bytes=*/4096);
+  reading.Send("GET", "/");
+  SocketClient sending(port());
+  sending.SendRaw("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nhello");
+  WaitUntil([&] { return live_bytes()[1] == 1000 && live_bytes()[2] > 0; }, "a body and output are held");
+  EXPECT_EQ(live_bytes()[2], kMoreThanTheKernelTakes);
+  server_.reset();
+  EXPECT_THAT(live_bytes(), ::testing::Each(0u));
 }
 
 }  // namespace
