@@ -1,5 +1,7 @@
 #include "api/generation_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <mutex>
 #include <optional>

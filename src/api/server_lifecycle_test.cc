@@ -168,12 +168,28 @@ TEST_F(ServerLifecycleTest, RequestsThatFillTheQueueHalfWayAreTakenBack) {
   options.engine.max_num_seqs = 1;
   options.engine.max_queue = 2;
   Start(options);
-  EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello(R"(,"n":100)")).status, 429);
+  model().HoldSteps();
+  SocketClient running(port());
+  running.Send("POST", kChat, Hello(""));
+  ASSERT_TRUE(model().WaitUntilHeld());
+  EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello(R"(,"n":3)")).status, 429);
+  model().ReleaseSteps();
+  EXPECT_EQ(running.Read().status, 200);
   WaitUntilFree();
   // The choices that were taken are counted as asked for, as they are counted as ended.
   EXPECT_THAT(AskOnce(port(), "GET", "/metrics", "").body,
-              HasSubstr("vllm:request_params_n_count{engine=\"0\",model_name=\"scripted\"} 1\n"));
+              HasSubstr("vllm:request_params_n_count{engine=\"0\",model_name=\"scripted\"} 2\n"));
   EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello("")).status, 200);
+}
+
+TEST_F(ServerLifecycleTest, MoreAnswersThanThereIsRoomForAreRefusedForGood) {
+  ScriptedServerOptions options;
+  options.engine.max_num_seqs = 1;
+  options.engine.max_queue = 2;
+  Start(options);
+  const ClientResponse refused = AskOnce(port(), "POST", kChat, Hello(R"(,"n":4)"));
+  EXPECT_EQ(refused.status, 400) << "trying again would be in vain";
+  EXPECT_THAT(refused.body, HasSubstr("asks for 4 answers, prompts times n, and this server has room for 3"));
 }
 
 TEST_F(ServerLifecycleTest, AModelThatFailsAnswers500OrAnErrorEvent) {
