@@ -108,10 +108,11 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   std::optional<Error> SubmitAll() {
     const size_t sequences = prepared_.prompts.size() * static_cast<size_t>(prepared_.choices_per_prompt);
     if (const auto capacity = static_cast<size_t>(backend_.engine.capacity()); sequences > capacity) {
-      return Error(ErrorCode::kInvalidArgument,
-                   fmt::format("the request asks for {} answers, prompts times n, and this server has room for "
-                               "{} at once; lower n",
-                               sequences, capacity));
+      return Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("the request asks for {} answers, prompts times n, and this server has room for "
+                      "{} at once; lower n",
+                      sequences, capacity));
     }
     for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
       prompt_tokens_ += static_cast<int64_t>(prepared_.prompts[p].size());

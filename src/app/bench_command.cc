@@ -5,7 +5,8 @@
 namespace millrace::app {
 
 void AddBenchCommand(CLI::App& root, Invocation& invocation) {
-  CLI::App* command = root.add_subcommand("bench", "Measure speed as a ratio to this machine's limits, or a server over HTTP");
+  CLI::App* command = root.add_subcommand(
+      "bench", "Measure speed as a ratio to this machine's limits, or a server over HTTP");
   command->require_subcommand(1);
   AddBenchContextCommand(*command, invocation);
   AddBenchFairnessCommand(*command, invocation);
