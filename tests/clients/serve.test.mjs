@@ -32,8 +32,8 @@ async function withServer(args, use) {
 
 test('prints the memory table and the ready line', () =>
   withServer([], async (server) => {
-    assert.match(server.stdout, /^memory +planned +held$/m);
-    assert.match(server.stdout, /^total +[\d.]+ \w+ +[\d.]+ \w+$/m);
+    assert.match(server.stdout, /^memory +planned +bytes +grows with$/m);
+    assert.match(server.stdout, /^total +[\d.]+ \w+ +[\d,]+$/m);
     for (const path of ['/live', '/ready', '/health', '/version', '/v1/models', '/metrics'])
       assert.equal((await fetch(server.url + path)).status, 200, path);
     const metrics = await (await fetch(`${server.url}/metrics`)).text();
