@@ -22,11 +22,7 @@ namespace {
 
 constexpr int64_t kPage = model::kMinPageTokens;
 constexpr int64_t kMaxModelLen = 8 * kPage;
-#ifdef MILLRACE_SANITIZED
-constexpr int64_t kSchedules = 100;  // each takes several times as long
-#else
 constexpr int64_t kSchedules = 2000;
-#endif
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* const value = std::getenv(name);
