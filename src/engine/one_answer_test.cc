@@ -161,7 +161,7 @@ class OneAnswer : public testing::Test {
   void RunSchedule(ModelStepper& model, int max_num_seqs, std::mt19937& rng, Totals& totals) {
     StatsBoard board;
     // All at once, and only those that grow: what a small pool preempts.
-    const bool growing = rng() % 5 == 0;
+    const bool growing = rng() % 8 == 0;
     const auto seqs =
         growing ? max_num_seqs : 1 + static_cast<int>(rng() % static_cast<unsigned>(max_num_seqs));
     const int64_t chunk = std::vector<int64_t>{3, 16, 31, 64, 256}[rng() % 5];
@@ -178,7 +178,7 @@ class OneAnswer : public testing::Test {
       bool cancelled = false;
     };
     std::vector<Sent> sent;
-    const size_t n = growing ? 4 : 2 + rng() % 3;
+    const size_t n = growing ? 4 : 2 + rng() % 2;
     while (sent.size() < n || !loop.idle()) {
       while (sent.size() < n && (growing || loop.idle() || rng() % 3 == 0)) {
         const size_t from = growing ? requests_.size() - 10 : 0;
@@ -264,7 +264,7 @@ TEST_F(OneAnswer, RandomSchedules) {
       static_cast<unsigned long long>(totals.steps), static_cast<unsigned long long>(totals.tokens));
   // The schedules were ones that put the cache to the test.
   const auto n = static_cast<uint64_t>(schedules);
-  EXPECT_GT(totals.preemptions, n / 20);
+  EXPECT_GT(totals.preemptions, n / 30);
   EXPECT_GT(totals.hits, n * 10);
   EXPECT_GT(totals.replays, n * 5);
   EXPECT_GT(totals.cancels, n / 50);
