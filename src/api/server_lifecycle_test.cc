@@ -39,6 +39,19 @@ class ServerLifecycleTest : public ServerAnswersTest {
     client.Send("POST", path, body, "X-Request-Timeout: " + seconds + "\r\n");
     return client.Read();
   }
+
+  // Sends a request and returns when its first step is held.
+  void SendHeld(SocketClient& client, const char* path, const std::string& body) {
+    model().HoldSteps();
+    client.Send("POST", path, body);
+    ASSERT_TRUE(model().WaitUntilHeld());
+  }
+
+  // Sends a request and returns when it waits for a slot, alone.
+  void SendToWait(SocketClient& client, const char* path, const std::string& body) {
+    client.Send("POST", path, body);
+    WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  }
 };
 
 TEST_F(ServerLifecycleTest, AFullQueueAnswers429AtOnce) {
@@ -46,12 +59,9 @@ TEST_F(ServerLifecycleTest, AFullQueueAnswers429AtOnce) {
   options.engine.max_num_seqs = 1;
   options.engine.max_queue = 1;
   Start(options);
-  model().HoldSteps();
   SocketClient running(port()), waiting(port());
-  running.Send("POST", kChat, Hello(""));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  waiting.Send("POST", kChat, Hello(""));
-  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  ASSERT_NO_FATAL_FAILURE(SendHeld(running, kChat, Hello("")));
+  SendToWait(waiting, kChat, Hello(""));
   for (const char* fields : {"", R"(,"stream":true)", R"(,"n":2)"}) {
     const ClientResponse refused = AskOnce(port(), "POST", kChat, Hello(fields));
     EXPECT_EQ(refused.status, 429);
@@ -74,12 +84,9 @@ TEST_F(ServerLifecycleTest, AFullQueueSaysWhenToComeBack) {
   Start(options);
   const std::string longer = R"({"prompt":")" + std::string(800, 'a') + R"("})";
   EXPECT_EQ(AskOnce(port(), "POST", kCompletions, R"({"prompt":"a"})").status, 200);  // it learns the rate
-  model().HoldSteps();
   SocketClient running(port()), waiting(port());
-  running.Send("POST", kCompletions, R"({"prompt":"a"})");
-  ASSERT_TRUE(model().WaitUntilHeld());
-  waiting.Send("POST", kCompletions, longer);
-  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  ASSERT_NO_FATAL_FAILURE(SendHeld(running, kCompletions, R"({"prompt":"a"})"));
+  SendToWait(waiting, kCompletions, longer);
   const engine::EngineStats stats = server_->engine().stats();
   EXPECT_GT(stats.waiting_tokens, 50);
   const ClientResponse refused = AskOnce(port(), "POST", kCompletions, longer);
@@ -147,12 +154,9 @@ TEST_F(ServerLifecycleTest, AWaitThatIsTooLongIsSentBackWith429) {
   options.engine.max_num_seqs = 1;
   options.engine.max_queue_seconds = 0.05;
   Start(options);
-  model().HoldSteps();
   SocketClient running(port()), waiting(port());
-  running.Send("POST", kChat, Hello(""));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  waiting.Send("POST", kChat, Hello(""));
-  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  ASSERT_NO_FATAL_FAILURE(SendHeld(running, kChat, Hello("")));
+  SendToWait(waiting, kChat, Hello(""));
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   model().AllowSteps(1);
   const ClientResponse sent_back = waiting.Read();
@@ -168,10 +172,8 @@ TEST_F(ServerLifecycleTest, RequestsThatFillTheQueueHalfWayAreTakenBack) {
   options.engine.max_num_seqs = 1;
   options.engine.max_queue = 2;
   Start(options);
-  model().HoldSteps();
   SocketClient running(port());
-  running.Send("POST", kChat, Hello(""));
-  ASSERT_TRUE(model().WaitUntilHeld());
+  ASSERT_NO_FATAL_FAILURE(SendHeld(running, kChat, Hello("")));
   EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello(R"(,"n":3)")).status, 429);
   model().ReleaseSteps();
   EXPECT_EQ(running.Read().status, 200);
@@ -243,12 +245,9 @@ TEST_P(DisconnectTest, WhileItWaitsInTheQueue) {
   ScriptedServerOptions options;
   options.engine.max_num_seqs = 1;
   Start(options);
-  model().HoldSteps();
   SocketClient running(port()), waiting(port());
-  running.Send("POST", kChat, Hello(""));
-  ASSERT_TRUE(model().WaitUntilHeld());
-  waiting.Send("POST", kChat, Hello(Fields()));
-  WaitUntil([&] { return server_->engine().stats().waiting == 1; }, "the second waits");
+  ASSERT_NO_FATAL_FAILURE(SendHeld(running, kChat, Hello("")));
+  SendToWait(waiting, kChat, Hello(Fields()));
   waiting.Close();
   WaitUntil([&] { return server_->http().stats().disconnected == 1; }, "the disconnect is seen");
   model().ReleaseSteps();

@@ -91,6 +91,11 @@ uint64_t PageTableBytes(const Sizes& sizes) {
          static_cast<uint64_t>(page) * sizeof(TokenId);
 }
 
+// States and page tables of all slots.
+uint64_t WindowStateBytes(const model::LayerPlan& plan, const Sizes& sizes, int max_num_seqs) {
+  return static_cast<uint64_t>(max_num_seqs) * (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes));
+}
+
 }  // namespace
 
 // One prepared sequence state and the pages it holds now.
@@ -132,7 +137,6 @@ class ModelStepper::Sequence : public StepSequence {
 Result<std::vector<PlannedMemory>> ModelStepper::PlanMemory(const model::LayerPlan& plan,
                                                             const StepperOptions& options, int n_threads) {
   MILLRACE_ASSIGN_OR_RETURN(const Sizes sizes, ResolveSizes(plan.config, options));
-  const auto n_seqs = static_cast<uint64_t>(options.max_num_seqs);
   const model::PageLayout layout(plan, options.page_tokens);
   const cache::PrefixTree::Options tree = TreeOptions(plan, sizes);
   const char* const pool_grows_with = options.kv_tokens ? "max-total-tokens" : "max-num-seqs x max-model-len";
@@ -142,7 +146,7 @@ Result<std::vector<PlannedMemory>> ModelStepper::PlanMemory(const model::LayerPl
       {"prefix tree", cache::PrefixTree::TreeBytes(tree.page_tokens, sizes.n_pages), pool_grows_with});
   lines.push_back({"prefix tails", cache::PrefixTree::TailBytes(tree.tail_bytes, tree.n_tails),
                    options.prefix_tails ? "prefix-cache-tails" : "max-num-seqs, the pool"});
-  lines.push_back({"window states", n_seqs * (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes)),
+  lines.push_back({"window states", WindowStateBytes(plan, sizes, options.max_num_seqs),
                    "max-num-seqs, a little with max-model-len"});
   for (PlannedMemory& line : model::Forward::PlanScratch(plan, sizes.forward, n_threads))
     lines.push_back(std::move(line));
@@ -165,8 +169,7 @@ Result<std::unique_ptr<ModelStepper>> ModelStepper::Create(const model::Checkpoi
   std::unique_ptr<ModelStepper> stepper(
       new ModelStepper(std::move(forward), std::move(pages), std::move(tree), sizes.max_model_len, options));
   if (ledger != nullptr) {
-    const uint64_t bytes = static_cast<uint64_t>(options.max_num_seqs) *
-                           (model::SequenceState::BytesFor(plan) + PageTableBytes(sizes));
+    const uint64_t bytes = WindowStateBytes(plan, sizes, options.max_num_seqs);
     stepper->states_account_ = &ledger->Open("window states", bytes);
     stepper->states_account_->Add(bytes);
   }
