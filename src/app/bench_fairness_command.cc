@@ -32,7 +32,7 @@ std::string HeadText() {
 std::string CaseText(const FairnessCase& row) {
   return fmt::format("{:<18} {:>9.2f} {:>11.2f} {:>9.2f} {:>6.2f} {:>9.3f} {:>9.1f} {:>13.1f} {:>13.1f}\n",
                      row.name, row.solo_tokens_per_s, row.undisturbed_tokens_per_s, row.slowest_tokens_per_s,
-                     row.share(), row.longest_gap_s, row.reading_s, row.prompt_tokens_per_s,
+                     row.share(), row.longest_gap_s, row.reading_s, row.prompt_tokens_per_s(),
                      row.stream_tokens_per_s);
 }
 
@@ -44,7 +44,8 @@ boost::json::object CaseJson(const FairnessCase& row) {
           {"share", row.share()},
           {"longest_gap_s", row.longest_gap_s},
           {"reading_s", row.reading_s},
-          {"prompt_tokens_s", row.prompt_tokens_per_s},
+          {"prompt_tokens", row.prompt_tokens},
+          {"prompt_tokens_s", row.prompt_tokens_per_s()},
           {"first_token_s", row.first_token_s},
           {"stream_tokens_s", row.stream_tokens_per_s}};
 }
@@ -61,11 +62,11 @@ struct Comparison {
 Comparison Compare(const std::vector<FairnessCase>& rows, int streams) {
   const FairnessCase& fair = rows[0];
   const FairnessCase& unpaced = rows[2];
-  const auto stream_tokens = [](const FairnessCase& row) { return row.stream_tokens_per_s * row.reading_s; };
-  const double missed = stream_tokens(fair) - stream_tokens(unpaced);
-  return {fair.prompt_tokens_per_s / rows[1].prompt_tokens_per_s,
-          fair.prompt_tokens_per_s / unpaced.prompt_tokens_per_s,
-          (unpaced.reading_s + missed / (streams * fair.undisturbed_tokens_per_s)) / fair.reading_s};
+  const double unpaced_s = fair.prompt_tokens / unpaced.prompt_tokens_per_s();
+  const double missed = fair.stream_tokens_per_s * fair.reading_s - unpaced.stream_tokens_per_s * unpaced_s;
+  return {fair.prompt_tokens_per_s() / rows[1].prompt_tokens_per_s(),
+          fair.prompt_tokens_per_s() / unpaced.prompt_tokens_per_s(),
+          (unpaced_s + missed / (streams * fair.undisturbed_tokens_per_s)) / fair.reading_s};
 }
 
 Status BenchFairness(const BenchFairnessFlags& flags) {
@@ -79,9 +80,11 @@ Status BenchFairness(const BenchFairnessFlags& flags) {
                machine.processor, machine.processors, options.threads,
                options.by_processor_time ? "of processor time" : "of the clock");
     fmt::print(
-        "{} streams decode, {} prompts of {} tokens arrive; gap at most {:.0f} ms, share at least {}\n{}",
-        options.streams, options.prompts, options.prompt_tokens, flags.max_inter_token_ms,
-        options.pace.min_decode_share, HeadText());
+        "{} streams decode, {} prompts of {} tokens arrive{}; gap at most {:.0f} ms, share at least {}\n{}",
+        options.streams, options.prompts, options.prompt_tokens,
+        options.longest_reading_s > 0 ? fmt::format(", cut off after {:.0f} s", options.longest_reading_s)
+                                      : "",
+        flags.max_inter_token_ms, options.pace.min_decode_share, HeadText());
     std::fflush(stdout);
   }
   boost::json::array cases, shorts;
@@ -137,6 +140,12 @@ void AddBenchFairnessCommand(CLI::App& bench, Invocation& invocation) {
       ->capture_default_str();
   command->add_option("--prompt-tokens", options.prompt_tokens, "Tokens of each")
       ->check(tokens)
+      ->capture_default_str();
+  command
+      ->add_option("--seconds", options.longest_reading_s,
+                   "Cut the prompts off after so long and measure what was read; 0: read them to their ends. "
+                   "What is late in a prompt takes longer, and fcfs meets that sooner")
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command
       ->add_option("--huge-prompt-tokens", options.huge_prompt_tokens,

@@ -71,6 +71,11 @@ class TimedSink final : public engine::TokenSink {
                  fmt::format("a stream ended ({}) after {} tokens while it was measured",
                              engine::FinishReasonName(finish_->reason), times_.size()));
   }
+  // Whether that many came, or no more will.
+  bool HasCome(size_t n) {
+    const std::lock_guard lock(mutex_);
+    return times_.size() >= n || finish_;
+  }
   std::vector<double> times() {
     const std::lock_guard lock(mutex_);
     return times_;
@@ -110,7 +115,7 @@ class Rig {
 
   // One stream alone, then all.
   Status StartStreams(FairnessCase& figures);
-  // All prompts at once; waits for their first tokens.
+  // All prompts at once; waits for their first tokens, no longer than the options say.
   Status ReadPrompts(FairnessCase& figures);
   // All streams, then the first alone: `figures` takes the mean of both ends of the run, for a machine that
   // others use does not keep its speed.
@@ -131,6 +136,8 @@ class Rig {
     std::shared_ptr<TimedSink> sink;
   };
   Result<Started> Start(int64_t prompt_tokens, int64_t max_tokens);
+  // Whether all came before `end`, if the options limit the time.
+  Result<bool> WaitForPrompts(const std::vector<Started>& prompts, double end);
   std::vector<TokenId> RandomPrompt(int64_t n);
   double SlowestRate(double begin, double end);
   // Of the slowest stream, from now on.
@@ -245,31 +252,43 @@ Status Rig::EndStreams(FairnessCase& figures) {
   return {};
 }
 
+Result<bool> Rig::WaitForPrompts(const std::vector<Started>& prompts, double end) {
+  const auto waits = [](const Started& prompt) { return !prompt.sink->HasCome(1); };
+  while (options_.longest_reading_s > 0 && std::any_of(prompts.begin(), prompts.end(), waits)) {
+    if (clock_.Now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  for (const Started& prompt : prompts) MILLRACE_RETURN_IF_ERROR(prompt.sink->WaitForTokens(1));
+  return true;
+}
+
 Status Rig::ReadPrompts(FairnessCase& figures) {
+  const uint64_t read_before = engine_->stats().prompt_tokens_total;
   const double begin = clock_.Now();
   std::vector<Started> prompts;
   for (int i = 0; i < options_.prompts; ++i) {
     MILLRACE_ASSIGN_OR_RETURN(Started prompt, Start(options_.prompt_tokens, 1));
     prompts.push_back(std::move(prompt));
   }
-  double first = 1e300;
-  double last = begin;
-  for (const Started& prompt : prompts) {
-    MILLRACE_RETURN_IF_ERROR(prompt.sink->WaitForTokens(1));
-    const double came = prompt.sink->times().front();
-    first = std::min(first, came);
-    last = std::max(last, came);
+  MILLRACE_ASSIGN_OR_RETURN(const bool all_read, WaitForPrompts(prompts, begin + options_.longest_reading_s));
+  double end = clock_.Now();
+  figures.prompt_tokens = static_cast<double>(engine_->stats().prompt_tokens_total - read_before);
+  std::vector<double> came;
+  for (const Started& prompt : prompts)
+    if (const std::vector<double> times = prompt.sink->times(); !times.empty()) came.push_back(times.front());
+  if (!came.empty()) figures.first_token_s = *std::min_element(came.begin(), came.end()) - begin;
+  if (all_read) {
+    end = *std::max_element(came.begin(), came.end());
+    figures.prompt_tokens = static_cast<double>(options_.prompts * options_.prompt_tokens);
   }
+  figures.reading_s = end - begin;
   // The gap that the last chunk fell into must have ended.
   for (const Started& stream : streams_)
     MILLRACE_RETURN_IF_ERROR(stream.sink->WaitForTokens(stream.sink->times().size() + 1));
-  figures.reading_s = (last - begin);
-  figures.first_token_s = (first - begin);
-  figures.prompt_tokens_per_s =
-      static_cast<double>(options_.prompts * options_.prompt_tokens) / figures.reading_s;
-  figures.slowest_tokens_per_s = SlowestRate(begin, last);
+  for (const Started& prompt : prompts) engine_->Cancel(prompt.id);
+  figures.slowest_tokens_per_s = SlowestRate(begin, end);
   for (const Started& stream : streams_) {
-    const StreamWindow window = Measure(stream.sink->times(), begin, last);
+    const StreamWindow window = Measure(stream.sink->times(), begin, end);
     figures.longest_gap_s = std::max(figures.longest_gap_s, window.longest_gap_s);
     figures.stream_tokens_per_s += window.tokens / figures.reading_s;
   }

@@ -22,7 +22,10 @@ struct FairnessOptions {
   int64_t chunk_tokens = 512;  // the most of one step
   engine::PaceOptions pace = {};
   double measured_s = 2;  // of undisturbed decoding, before and after; at least
-  int threads = 0;        // 0: one a processor
+  // After so long the prompts are cut off and what was read until then is measured; 0: until all are read. A
+  // prompt's later tokens take longer, and an order that reads one prompt after the other meets them sooner.
+  double longest_reading_s = 0;
+  int threads = 0;  // 0: one a processor
   // Seconds are those of the processors that the process was given, for machines that others use: what the
   // clock of a machine of its own would show, but for what the engine itself saw of the clock.
   bool by_processor_time = false;
@@ -36,12 +39,13 @@ struct FairnessCase {
   double undisturbed_tokens_per_s = 0;  // of the slowest stream while all decode and nothing is read
   double slowest_tokens_per_s = 0;      // of the slowest stream while the prompts are read
   double longest_gap_s = 0;             // between two tokens of a stream, then
-  double reading_s = 0;                 // until the last prompt's first token
-  double prompt_tokens_per_s = 0;       // of all prompts together
-  double first_token_s = 0;             // until the first prompt's first token
+  double reading_s = 0;                 // until the last prompt's first token, or until they were cut off
+  double prompt_tokens = 0;             // of all prompts together, read until then
+  double first_token_s = 0;             // until the first prompt's first token; 0: cut off before
   double stream_tokens_per_s = 0;       // of all streams together, then
 
   double share() const { return slowest_tokens_per_s / solo_tokens_per_s; }
+  double prompt_tokens_per_s() const { return prompt_tokens / reading_s; }
 };
 
 // A short prompt that arrived while a huge one was being read and the streams decoded.

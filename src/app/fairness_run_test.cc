@@ -58,7 +58,7 @@ TEST_F(FairnessRunTest, MeasuresEachScheduleThroughAWholeEngine) {
     EXPECT_GT(row.solo_tokens_per_s, 0) << row.name;
     EXPECT_GT(row.undisturbed_tokens_per_s, 0) << row.name;
     EXPECT_GT(row.longest_gap_s, 0) << row.name;
-    EXPECT_NEAR(row.prompt_tokens_per_s * row.reading_s, 900, 1e-6) << row.name;
+    EXPECT_NEAR(row.prompt_tokens_per_s() * row.reading_s, 900, 1e-6) << row.name;
     EXPECT_GT(row.first_token_s, 0) << row.name;
     EXPECT_LE(row.first_token_s, row.reading_s) << row.name;
     EXPECT_GE(row.stream_tokens_per_s, 2 * row.slowest_tokens_per_s) << row.name;
@@ -67,6 +67,25 @@ TEST_F(FairnessRunTest, MeasuresEachScheduleThroughAWholeEngine) {
   EXPECT_EQ(shorts_[0].huge_tokens, 300);
   EXPECT_EQ(shorts_[1].huge_tokens, 1200);
   EXPECT_GT(shorts_[1].first_token_s, 0);
+}
+
+TEST_F(FairnessRunTest, PromptsAreCutOffAfterTheTimeGiven) {
+  const Status ran = Run({.streams = 2,
+                          .prompts = 2,
+                          .prompt_tokens = 3000,
+                          .huge_prompt_tokens = 0,
+                          .chunk_tokens = 1,
+                          .measured_s = 0.05,
+                          .longest_reading_s = 0.2,
+                          .threads = 1});
+  ASSERT_TRUE(ran.ok()) << ran.error().message();
+  ASSERT_EQ(cases_.size(), 3u);
+  for (const FairnessCase& row : cases_) {
+    EXPECT_GE(row.reading_s, 0.2) << row.name;
+    EXPECT_LT(row.prompt_tokens, 6000) << row.name;
+    EXPECT_GT(row.prompt_tokens, 0) << row.name;
+    EXPECT_EQ(row.first_token_s, 0) << row.name;
+  }
 }
 
 TEST_F(FairnessRunTest, APromptThatTheModelCannotHoldIsRefused) {
