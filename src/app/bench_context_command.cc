@@ -82,7 +82,7 @@ void AddBenchContextCommand(CLI::App& bench, Invocation& invocation) {
   AddLateLayersFlag(*command, flags->options.late_layers);
   AddBenchFlags(*command, flags->common);
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchContext(*flags)); }; });
+      [flags, &invocation] { invocation.run = [flags] { return ReportRun(BenchContext(*flags)); }; });
 }
 
 }  // namespace millrace::app

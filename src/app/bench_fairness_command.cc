@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/fairness_run.h"
 #include "app/forward_flags.h"
+#include "app/number_check.h"
 #include "rig/machine_limits.h"
 
 namespace millrace::app {
@@ -159,10 +160,10 @@ void AddBenchFairnessCommand(CLI::App& bench, Invocation& invocation) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 15))
       ->capture_default_str();
   command->add_option("--max-inter-token-ms", flags->max_inter_token_ms, "As of serve")
-      ->check(CLI::Range(0.0, 1e7))
+      ->check(Between(0.0, 1e7))
       ->capture_default_str();
   command->add_option("--min-decode-share", options.pace.min_decode_share, "As of serve")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(Between(0.0, 1.0))
       ->capture_default_str();
   command->add_flag(
       "--processor-time", options.by_processor_time,
@@ -170,7 +171,7 @@ void AddBenchFairnessCommand(CLI::App& bench, Invocation& invocation) {
   AddNumericsFlag(*command, options.numerics);
   AddBenchFlags(*command, flags->common);
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchFairness(*flags)); }; });
+      [flags, &invocation] { invocation.run = [flags] { return ReportRun(BenchFairness(*flags)); }; });
 }
 
 }  // namespace millrace::app

@@ -68,7 +68,7 @@ void AddBenchKernelsCommand(CLI::App& bench, Invocation& invocation) {
   AddBenchFlags(*command, flags->common);
   command->add_option("--filter", flags->filter, "Only the cases whose name contains this");
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchKernels(*flags)); }; });
+      [flags, &invocation] { invocation.run = [flags] { return ReportRun(BenchKernels(*flags)); }; });
 }
 
 }  // namespace millrace::app

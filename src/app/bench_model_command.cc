@@ -92,7 +92,7 @@ void AddBenchModelCommand(CLI::App& bench, Invocation& invocation) {
                     "Also time loading from disk; makes the kernel forget the checkpoint's files first");
   AddBenchFlags(*command, flags->common);
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchModel(*flags)); }; });
+      [flags, &invocation] { invocation.run = [flags] { return ReportRun(BenchModel(*flags)); }; });
 }
 
 }  // namespace millrace::app

@@ -95,7 +95,7 @@ void AddBenchNumericsCommand(CLI::App& bench, Invocation& invocation) {
       ->check(CLI::Range(0, 1024));
   command->add_flag("--json", flags->json, "One JSON object instead of a line");
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchNumerics(*flags)); }; });
+      [flags, &invocation] { invocation.run = [flags] { return ReportRun(BenchNumerics(*flags)); }; });
 }
 
 }  // namespace millrace::app

@@ -13,6 +13,7 @@
 
 #include "app/commands.h"
 #include "app/load_flags.h"
+#include "app/number_check.h"
 #include "loadgen/load_report.h"
 
 namespace millrace::app {
@@ -48,7 +49,7 @@ void AddRandomFlags(CLI::App& command, BenchServeFlags& flags) {
   command
       .add_option("--request-rate", flags.request_rate,
                   "Open loop: arrivals a second, a Poisson process; inf: closed loop")
-      ->check(CLI::PositiveNumber)
+      ->check(Between(1e-6, INFINITY))
       ->capture_default_str();
   command
       .add_option(
@@ -68,7 +69,7 @@ void AddRandomFlags(CLI::App& command, BenchServeFlags& flags) {
   command
       .add_option("--range-ratio,--random-range-ratio", flags.range_ratio,
                   "Lengths vary evenly by this share around those given")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(Between(0.0, 1.0))
       ->capture_default_str();
 }
 
@@ -82,7 +83,7 @@ CLI::Option* AddConversationFlags(CLI::App& command, loadgen::ConversationsOptio
       ->check(CLI::Range(int64_t{1}, kMaxTokens))
       ->capture_default_str();
   command.add_option("--think-time", options.think_s, "Seconds between an answer and the next question")
-      ->check(CLI::Range(0.0, 86'400.0))
+      ->check(Between(0.0, 86'400.0))
       ->capture_default_str();
   return kind;
 }
@@ -121,7 +122,7 @@ CLI::Option* AddNeedleFlags(CLI::App& command, loadgen::NeedlesOptions& options)
                                 ->check(CLI::Range(1, kMaxStreams));
   command.add_option("--needle-depths", options.depths, "Where the facts stand, in percent")
       ->delimiter(',')
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(Between(0.0, 100.0))
       ->capture_default_str();
   return kind;
 }
@@ -239,7 +240,7 @@ void AddBenchServeCommand(CLI::App& bench, Invocation& invocation) {
                           : *fairness    ? LoadKind::kFairness
                           : *needles     ? LoadKind::kNeedles
                                          : LoadKind::kRandom;
-    invocation.run = [flags, kind] { return ReportStatus(BenchServe(kind, *flags)); };
+    invocation.run = [flags, kind] { return ReportRun(BenchServe(kind, *flags)); };
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "app/load_flags.h"
+#include "app/number_check.h"
 #include "loadgen/soak.h"
 #include "loadgen/soak_report.h"
 
@@ -25,13 +26,13 @@ void AddSoakFlags(CLI::App& command, loadgen::SoakOptions& options) {
   constexpr int64_t kMaxTokens = int64_t{1} << 24;
   const auto tokens = CLI::Range(int64_t{1}, kMaxTokens);
   const auto rate = [&](const char* name, double& value, const char* what) {
-    command.add_option(name, value, what)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+    command.add_option(name, value, what)->check(Between(0.0, 1.0))->capture_default_str();
   };
   const auto length = [&](const char* name, int64_t& value, const char* what) {
     command.add_option(name, value, what)->check(tokens)->capture_default_str();
   };
   command.add_option("--duration", options.duration_s, "Seconds in which sessions begin something new")
-      ->check(CLI::Range(0.0, 30.0 * 24 * 3600))
+      ->check(Between(0.0, 30.0 * 24 * 3600))
       ->capture_default_str();
   command.add_option("--sessions", options.sessions, "Agents at work at once")
       ->check(CLI::Range(1, 100'000))
@@ -49,7 +50,12 @@ void AddSoakFlags(CLI::App& command, loadgen::SoakOptions& options) {
   rate("--repeat-rate", options.repeat_rate, "Share of requests asked again as they were");
   rate("--subagent-rate", options.subagent_rate, "Share of tasks that start sub-agents");
   command.add_option("--settle", options.settle_s, "Seconds that the server gets at the end to become idle")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(Between(0.0, 3600.0))
+      ->capture_default_str();
+  command
+      .add_option("--give-up-after", options.give_up_s,
+                  "Seconds without one connection after which the soak ends with a fault")
+      ->check(Between(0.1, 1e6))
       ->capture_default_str();
 }
 
@@ -90,15 +96,15 @@ void AddBenchSoakCommand(CLI::App& bench, Invocation& invocation) {
       "soak",
       "Agents at work on a server of OpenAI's API; compares its answers and what it holds at the end");
   command->footer(
-      "Exit status 1 when answers to one prompt differ at temperature 0, a request failed, or the server is "
+      "Exit status 1 when answers to one prompt differ at temperature 0, a request failed, the server could "
       "not "
-      "idle at the end.\nDocumented in docs/bench-serve.md.");
+      "be reached for a while, or is not idle at the end.\nDocumented in docs/bench-serve.md.");
   flags->common.max_retries = 100;  // a full queue is no fault
   AddLoadFlags(*command, flags->common);
   AddSoakFlags(*command, flags->soak);
   command->add_flag("--no-tools", flags->no_tools, "Declare no tool, for servers that refuse it");
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchSoak(*flags)); }; });
+      [flags, &invocation] { invocation.run = [flags] { return ReportRun(BenchSoak(*flags)); }; });
 }
 
 }  // namespace millrace::app

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/number_check.h"
 #include "formats/json.h"
 #include "text/tokenizer.h"
 
@@ -106,14 +107,14 @@ void AddBenchTokenizerCommand(CLI::App& bench, Invocation& invocation) {
       ->required();
   command->add_option("files", flags->files, "Text files, UTF-8")->required();
   command->add_option("--seconds", flags->seconds, "Least time for a file")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(Between(0.0, 3600.0))
       ->capture_default_str();
   command->add_option("--call-bytes", flags->call_bytes, "Bytes of one call; 0: the whole file")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "One JSON array instead of lines");
   command->callback(
-      [flags, &invocation] { invocation.run = [flags] { return ReportStatus(BenchTokenizer(*flags)); }; });
+      [flags, &invocation] { invocation.run = [flags] { return ReportRun(BenchTokenizer(*flags)); }; });
 }
 
 }  // namespace millrace::app

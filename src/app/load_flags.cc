@@ -6,6 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "app/number_check.h"
+
 namespace millrace::app {
 namespace {
 
@@ -26,7 +28,7 @@ void AddLoadFlags(CLI::App& command, LoadFlags& flags) {
   command.add_option("--seed", flags.seed, "Of words, lengths, arrivals and choices; nonces never repeat")
       ->capture_default_str();
   command.add_option("--temperature", flags.temperature, "Of every request")
-      ->check(CLI::Range(0.0, 2.0))
+      ->check(Between(0.0, 2.0))
       ->capture_default_str();
   command.add_flag("--ignore-eos", flags.ignore_eos, "Ask for answers of full length");
   command.add_option("--extra-body", flags.extra_body, "JSON object of members that every request gets");
@@ -36,25 +38,26 @@ void AddLoadFlags(CLI::App& command, LoadFlags& flags) {
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   command.add_option("--timeout", flags.timeout_s, "Seconds that a request may take")
-      ->check(CLI::Range(0.001, kMaxSeconds))
+      ->check(Between(0.001, kMaxSeconds))
       ->capture_default_str();
   command
       .add_option("--stall-timeout", flags.stall_timeout_s,
                   "Seconds without a byte until a request counts as stalled")
-      ->check(CLI::Range(0.001, kMaxSeconds))
+      ->check(Between(0.001, kMaxSeconds))
       ->capture_default_str();
   command
       .add_option("--tokens-per-word", flags.tokens_per_word,
                   "Length of a word; without it two short requests ask the server")
-      ->check(CLI::Range(0.01, 100.0));
+      ->check(Between(0.01, 100.0));
   command.add_flag("--json", flags.json, "One JSON object instead of a table");
 }
 
 Result<loadgen::LoadSessionOptions> ToSessionOptions(const LoadFlags& flags, const Environment& environment) {
   loadgen::LoadSessionOptions options;
   MILLRACE_ASSIGN_OR_RETURN(options.http.url, loadgen::ServerUrl::Parse(flags.url));
-  MILLRACE_ASSIGN_OR_RETURN(const CollectedKeys keys, CollectApiKeys(flags.api_keys, environment));
-  if (!keys.keys.empty()) options.http.api_key = keys.keys.front();
+  const Result<CollectedKeys> keys = CollectApiKeys(flags.api_keys, environment);
+  if (!keys.ok()) return Error(ErrorCode::kInvalidArgument, keys.error().message());
+  if (!keys->keys.empty()) options.http.api_key = keys->keys.front();
   options.http.timeout = Milliseconds(flags.timeout_s);
   options.http.stall_timeout = Milliseconds(flags.stall_timeout_s);
   options.chat.model = flags.model;

@@ -10,4 +10,14 @@ int ReportStatus(const Status& status) {
   return 1;
 }
 
+int ReportUsage(const Error& error) {
+  (void)ReportStatus(error);
+  return 2;
+}
+
+int ReportRun(const Status& status) {
+  const bool is_usage = !status.ok() && status.error().code() == ErrorCode::kInvalidArgument;
+  return is_usage ? ReportUsage(status.error()) : ReportStatus(status);
+}
+
 }  // namespace millrace::app

@@ -333,7 +333,7 @@ TEST(BenchServeProgram, ASilentServerAndAWrongLineAreToldApart) {
   EXPECT_EQ(nobody.status, 1);
   EXPECT_THAT(nobody.output, HasSubstr("http://127.0.0.1:9/v1/models: no connection: "));
   const Finished tls = RunShell(serve + "https://127.0.0.1:9");
-  EXPECT_EQ(tls.status, 1);
+  EXPECT_EQ(tls.status, 2);
   EXPECT_THAT(tls.output, HasSubstr("TLS"));
   EXPECT_THAT(RunShell(serve + "127.0.0.1:9 --extra-body '[1]'").output, HasSubstr("--extra-body '[1]'"));
   for (const char* wrong : {"", "127.0.0.1:9 --needles 2 --conversations 2", "127.0.0.1:9 --request-rate 0",

@@ -1,5 +1,6 @@
 #include "loadgen/http_client.h"
 
+#include <boost/asio/error.hpp>
 #include <boost/asio/experimental/as_tuple.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -41,7 +42,7 @@ std::optional<double> ParseRetryAfter(std::string_view value) {
 class Exchange {
  public:
   Exchange(const HttpClientOptions& options, const HttpAsk& ask, asio::any_io_executor executor)
-      : options_(options), ask_(ask), begin_(Clock::now()), resolver_(executor), stream_(executor) {}
+      : options_(options), ask_(ask), begin_(Clock::now()), stream_(executor) {}
 
   asio::awaitable<HttpReply> Run(const HttpClient::BodySink& sink) {
     if (!co_await Connect()) co_return std::move(reply_);
@@ -69,14 +70,15 @@ class Exchange {
 
  private:
   asio::awaitable<bool> Connect() {
-    const auto [resolve_failure, endpoints] =
-        co_await resolver_.async_resolve(options_.url.host, options_.url.port, kTuple);
-    if (resolve_failure) {
-      FailConnect(resolve_failure);
+    const NameLookup found = co_await LookUp(options_.look_up, options_.url.host, options_.url.port,
+                                             DeadlineOf(options_.connect_timeout));
+    if (found.failure) {
+      const bool late = found.failure == asio::error::timed_out;
+      if (!late || !TakeLeave(beast::error::timeout)) FailLookUp(found.failure);
       co_return false;
     }
     SetDeadline(options_.connect_timeout);
-    const auto [failure, endpoint] = co_await stream_.async_connect(endpoints, kTuple);
+    const auto [failure, endpoint] = co_await stream_.async_connect(found.endpoints, kTuple);
     if (failure) {
       if (!TakeLeave(failure)) FailConnect(failure);
       co_return false;
@@ -130,15 +132,22 @@ class Exchange {
   }
 
   // The next wait ends after `wait`, at the end of the exchange's time, or when it is time to leave.
-  void SetDeadline(std::chrono::milliseconds wait) {
-    TimePoint deadline = std::min(Clock::now() + wait, begin_ + options_.timeout);
-    if (ask_.leave_at) deadline = std::min(deadline, *ask_.leave_at);
-    stream_.expires_at(deadline);
+  TimePoint DeadlineOf(std::chrono::milliseconds wait) const {
+    const TimePoint deadline = std::min(Clock::now() + wait, begin_ + options_.timeout);
+    return ask_.leave_at ? std::min(deadline, *ask_.leave_at) : deadline;
   }
+  void SetDeadline(std::chrono::milliseconds wait) { stream_.expires_at(DeadlineOf(wait)); }
 
   bool TakeLeave(const error_code& failure) {
     reply_.left = failure == beast::error::timeout && ask_.leave_at && Clock::now() >= *ask_.leave_at;
     return reply_.left;
+  }
+
+  void FailLookUp(const error_code& failure) {
+    reply_.failure =
+        Failure{.kind = FailureKind::kConnect,
+                .detail = fmt::format("{}: the name {} is not found: {}", options_.url.ToString(),
+                                      options_.url.host, failure.message())};
   }
 
   void FailConnect(const error_code& failure) {
@@ -166,7 +175,6 @@ class Exchange {
   const HttpClientOptions& options_;
   const HttpAsk& ask_;
   TimePoint begin_;
-  tcp::resolver resolver_;
   beast::tcp_stream stream_;
   beast::flat_buffer buffer_;
   HttpReply reply_;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "loadgen/failure.h"
+#include "loadgen/name_lookup.h"
 #include "loadgen/server_url.h"
 
 namespace millrace::loadgen {
@@ -19,10 +20,11 @@ using TimePoint = Clock::time_point;
 
 struct HttpClientOptions {
   ServerUrl url;
-  std::string api_key;  // empty: none is sent
-  std::chrono::milliseconds connect_timeout{10'000};
-  std::chrono::milliseconds stall_timeout{600'000};  // of silence, before and inside an answer
-  std::chrono::milliseconds timeout{6 * 3'600'000};  // of a whole exchange
+  std::string api_key;                                // empty: none is sent
+  std::chrono::milliseconds connect_timeout{10'000};  // of the name's lookup, and again of the connection
+  std::chrono::milliseconds stall_timeout{600'000};   // of silence, before and inside an answer
+  std::chrono::milliseconds timeout{6 * 3'600'000};   // of a whole exchange
+  NameLookupFunction look_up = SystemLookUp;
 };
 
 struct HttpAsk {
@@ -41,8 +43,7 @@ struct HttpReply {
 };
 
 // A client of HTTP/1.1 with a connection for each request, so that connections share nothing. Every wait has
-// a deadline; looking up a name has that of the system's resolver. One thread, any number of exchanges at
-// once.
+// a deadline. One thread, any number of exchanges at once; names are looked up on threads beside it.
 class HttpClient {
  public:
   // Gets the body in parts as they arrive, with the head in `reply`; false ends the exchange.

@@ -375,5 +375,67 @@ TEST(Soak, AServerThatStaysBusyIsAFault) {
   EXPECT_THAT(result.Faults(), testing::ElementsAre(HasSubstr("still holds 2 running and 0 waiting")));
 }
 
+SoakResult SoakOf(const std::string& url, const SoakOptions& options) {
+  LoadSession session = Session(OptionsFor(url));
+  return RunSoak(session, options);
+}
+
+SoakOptions ShortSoak() {
+  SoakOptions options{.duration_s = 0.8, .sessions = 4, .system_tokens = 10, .input_tokens = 5};
+  options.disconnect_rate = options.repeat_rate = options.edit_rate = options.subagent_rate = 0;
+  options.settle_s = 0.1;
+  return options;
+}
+
+// With pauses of 0.1, 0.2, 0.4 s an agent asks a few times; without any it would thousands of times.
+TEST(Soak, AgentsBackOffFromAServerThatOnlyFails) {
+  RudeServer failing(
+      [](const RudePeer& peer, auto, auto) { peer.SendAnswer("500 Internal Server Error", "", "{}"); });
+  const SoakResult result = SoakOf(failing.url(), ShortSoak());
+  EXPECT_EQ(result.unreachable, "");
+  EXPECT_EQ(result.summary.failures.at("http 500").count, result.summary.requests);
+  EXPECT_GE(result.summary.requests, 4 * 2);
+  EXPECT_LE(result.summary.requests, 4 * 4);
+}
+
+TEST(Soak, GivesUpOnAServerThatIsGone) {
+  std::string url;
+  {
+    const RudeServer gone([](const RudePeer&, auto, auto) {});
+    url = gone.url();
+  }
+  SoakOptions options = ShortSoak();
+  options.duration_s = 600;
+  options.give_up_s = 0.5;
+  const SoakResult result = SoakOf(url, options);
+  EXPECT_LT(result.duration_s, 3);
+  EXPECT_LE(result.summary.requests, 4 * 4);
+  EXPECT_THAT(result.Faults().front(), HasSubstr("the soak ended early: " + url));
+  EXPECT_THAT(Text(result), HasSubstr("FAULT: no connection in "));
+}
+
+TEST(NameLookup, HasADeadlineAndCanBeLeft) {
+  RudeServer server([](const RudePeer& peer, auto, auto) { Answer(peer); });
+  LoadSessionOptions options = OptionsFor("http://a-name:" + std::to_string(server.port()));
+  options.http.connect_timeout = 200ms;
+  const auto slow = std::make_shared<std::atomic<bool>>(true);
+  const auto ended = std::make_shared<std::atomic<int>>(0);
+  options.http.look_up = [slow, ended](const std::string&, const std::string& port) {
+    if (*slow) std::this_thread::sleep_for(1s);
+    ++*ended;
+    return SystemLookUp("127.0.0.1", port);
+  };
+  LoadSession session = Session(options);
+  const TimePoint begin = Clock::now();
+  const RandomLoadOptions load{.num_prompts = 3, .max_concurrency = 3, .input_tokens = 5};
+  const Summary late = RunRandomLoad(session, load).summary;
+  EXPECT_LT(Seconds(Clock::now() - begin), 0.9);
+  EXPECT_EQ(late.failures.at("no connection").count, 3);
+  EXPECT_THAT(late.failures.at("no connection").example, HasSubstr("the name a-name is not found"));
+  *slow = false;
+  EXPECT_EQ(RunRandomLoad(session, load).summary.succeeded, 3);
+  while (*ended < 6) std::this_thread::sleep_for(10ms);  // their threads outlive the loop, and touch nothing
+}
+
 }  // namespace
 }  // namespace millrace::loadgen

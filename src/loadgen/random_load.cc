@@ -15,6 +15,8 @@ namespace asio = boost::asio;
 
 namespace {
 
+constexpr double kMaxWaitSeconds = 1e9;  // a clock counts no further than some 9e9
+
 class RandomLoad {
  public:
   RandomLoad(LoadSession& session, const RandomLoadOptions& options, RandomLoadResult& result)
@@ -29,7 +31,8 @@ class RandomLoad {
     const bool open_loop = !std::isinf(options_.request_rate);
     for (int64_t i = 0; i < options_.num_prompts; ++i) {
       const TimePoint arrival =
-          begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(arrivals.Next()));
+          begin + std::chrono::duration_cast<Clock::duration>(
+                      std::chrono::duration<double>(std::min(arrivals.Next(), kMaxWaitSeconds)));
       if (open_loop) co_await SleepUntil(arrival);
       // In a closed loop the texts are made one by one as places get free.
       if (!open_loop) co_await gate.Enter();

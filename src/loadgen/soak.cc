@@ -27,8 +27,14 @@ constexpr uint64_t kMaxSteps = 4;
 constexpr uint64_t kMaxSubagents = 3;
 constexpr uint64_t kMaxLeaveMs = 200;
 constexpr size_t kExampleBytes = 48;
+constexpr double kFirstPauseSeconds = 0.1;  // of an agent whose request failed; doubled at each further one
+constexpr double kMaxPauseSeconds = 10;
 constexpr std::array<std::string_view, 8> kCities = {"Oslo", "Paris",  "Rome",   "Cairo",
                                                      "Lima", "Madrid", "Vienna", "Dublin"};
+
+Clock::duration ToDuration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 class Soak {
  public:
@@ -38,9 +44,7 @@ class Soak {
         options_(options),
         result_(result),
         compare_(session.client.options().temperature == 0),
-        end_(Clock::now() +
-             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.duration_s))) {
-  }
+        end_(Clock::now() + ToDuration(options.duration_s)) {}
 
   asio::awaitable<void> Run() {
     TaskGroup sessions(co_await asio::this_coro::executor);
@@ -48,7 +52,8 @@ class Soak {
     for (int i = 0; i < options_.sessions; ++i) sessions.Spawn(Work());
     co_await sessions.Join();
     for (const Kept& kept : kept_) {
-      const RequestRecord record = co_await session_.client.Ask(kept.request);
+      if (!result_.unreachable.empty()) break;
+      const RequestRecord record = co_await Ask(kept.request);
       result_.summary.Add(record);
       if (record.ok()) Compare(kept.transcript, record.answer.Transcript(), "when idle");
     }
@@ -68,13 +73,18 @@ class Soak {
   asio::awaitable<void> Work() {
     AgentHistory history(system_);
     Trail trail;
+    double pause_s = kFirstPauseSeconds;
     while (Clock::now() < end_) {
       ++result_.tasks;
       history.AddUser(Task());
       if (!co_await Steps(history, trail)) {
         history = AgentHistory(system_);
         trail = Trail();
+        co_await SleepUntil(std::min(end_, Clock::now() + ToDuration(pause_s)));
+        pause_s = std::min(2 * pause_s, kMaxPauseSeconds);
+        continue;
       }
+      pause_s = kFirstPauseSeconds;
       if (Clock::now() < end_ && text_.Chance(options_.subagent_rate)) co_await Subagents();
     }
   }
@@ -108,6 +118,24 @@ class Soak {
     co_return true;
   }
 
+  // Every request goes through here. Gives up on a server that none has reached for a while.
+  asio::awaitable<RequestRecord> Ask(const ChatRequest& request) {
+    RequestRecord record = co_await session_.client.Ask(request);
+    if (!record.failure || record.failure->kind != FailureKind::kConnect) {
+      // One that left before it was connected says nothing.
+      if (!record.left) alone_since_.reset();
+      co_return record;
+    }
+    if (!alone_since_) alone_since_ = record.sent;
+    const double alone_s = Seconds(Clock::now() - *alone_since_);
+    if (alone_s >= options_.give_up_s && result_.unreachable.empty()) {
+      result_.unreachable =
+          fmt::format("no connection in {:.0f} s, the soak ended early: {}", alone_s, record.failure->detail);
+      end_ = Clock::now();
+    }
+    co_return record;
+  }
+
   ChatRequest RequestFor(const AgentHistory& history) const {
     ChatRequest request;
     request.messages = history.Messages();
@@ -121,7 +149,7 @@ class Soak {
     ChatRequest request = RequestFor(history);
     std::optional<RequestRecord> cut;
     if (text_.Chance(options_.disconnect_rate)) cut = co_await AskAndLeave(request);
-    RequestRecord record = co_await session_.client.Ask(request);
+    RequestRecord record = co_await Ask(request);
     Note(record, trail);
     if (!record.ok()) co_return record;
     if (cut) ComparePrefix(cut->answer, record.answer);
@@ -131,7 +159,7 @@ class Soak {
       history.ShortenLast(kExampleBytes);
       trail.change = "edited near the end";
       request = RequestFor(history);
-      record = co_await session_.client.Ask(request);
+      record = co_await Ask(request);
       Note(record, trail);
     }
     co_return record;
@@ -145,13 +173,13 @@ class Soak {
       const auto n_events = static_cast<uint64_t>(std::max<int64_t>(1, options_.output_tokens));
       leaving.leave_after_events = static_cast<int>(1 + text_.Below(n_events));
     }
-    RequestRecord record = co_await session_.client.Ask(leaving);
+    RequestRecord record = co_await Ask(leaving);
     result_.summary.Add(record);
     co_return record;
   }
 
   asio::awaitable<void> Repeat(const ChatRequest& request, const ChatAnswer& first) {
-    const RequestRecord record = co_await session_.client.Ask(request);
+    const RequestRecord record = co_await Ask(request);
     result_.summary.Add(record);
     if (!record.ok()) co_return;
     if (record.usage) result_.reuse["repeated"].Add(*record.usage, record.usage->prompt_tokens);
@@ -207,7 +235,8 @@ class Soak {
   const SoakOptions& options_;
   SoakResult& result_;
   bool compare_;
-  TimePoint end_;
+  TimePoint end_;                         // of what agents begin
+  std::optional<TimePoint> alone_since_;  // since when no request has reached the server
   std::string system_;
   std::vector<Kept> kept_;
 };
@@ -227,6 +256,7 @@ bool IsIdle(const ServerLoad& load) {
 
 std::vector<std::string> SoakResult::Faults() const {
   std::vector<std::string> faults;
+  if (!unreachable.empty()) faults.push_back(unreachable);
   if (mismatches > 0) {
     faults.push_back(fmt::format("{} of {} repeated prompts were answered otherwise at temperature 0",
                                  mismatches, compared));
@@ -249,8 +279,7 @@ SoakResult RunSoak(LoadSession& session, const SoakOptions& options) {
   const TimePoint begin = Clock::now();
   result.interrupted = RunLoop([&] { return soak.Run(); }) == LoopEnd::kInterrupted;
   result.duration_s = Seconds(Clock::now() - begin);
-  const TimePoint give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                               std::chrono::duration<double>(options.settle_s));
+  const TimePoint give_up = Clock::now() + ToDuration(options.settle_s);
   result.after = AskServerLoad(session.client.http());
   while (result.after && !IsIdle(*result.after) && Clock::now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -32,6 +32,7 @@ struct SoakOptions {
   double repeat_rate = 0.1;          // of a request: asked again as it was
   double subagent_rate = 0.2;        // of a task
   double settle_s = 10;              // for the server to become idle at the end
+  double give_up_s = 30;             // without one connection, however often it was tried: the soak ends
 };
 
 // What one prompt gave twice.
@@ -55,8 +56,9 @@ struct SoakResult {
   std::optional<ServerLoad> after;
   double duration_s = 0;
   bool interrupted = false;
+  std::string unreachable;  // why the soak gave up; empty: it did not
 
-  // What must not be: mismatches, failures, requests that the server still holds. A line each.
+  // What must not be: mismatches, failures, requests that the server still holds, no server. A line each.
   std::vector<std::string> Faults() const;
 };
 

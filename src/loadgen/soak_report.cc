@@ -67,6 +67,7 @@ std::string Text(const SoakResult& result) {
 json::object Json(const SoakResult& result) {
   json::object object = SummaryJson(result.summary, result.duration_s);
   object["interrupted"] = result.interrupted;
+  object["unreachable"] = !result.unreachable.empty();
   object["tasks"] = result.tasks;
   object["tool_outputs"] = result.tool_outputs;
   object["compactions"] = result.compactions;
