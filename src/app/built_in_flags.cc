@@ -56,6 +56,7 @@ std::string FirstName(std::string_view names) {
 
 void AddBuiltInFlags(CLI::App& command, std::vector<std::string>& notes) {
   for (const BuiltInFlag& flag : BuiltInFlags()) {
+    if (command.get_option_no_throw(FirstName(flag.names)) != nullptr) continue;
     const std::string note = fmt::format("{} changes nothing: {}", FirstName(flag.names), flag.note);
     const auto add_note = [&notes, note](const std::string&) { notes.push_back(note); };
     CLI::Option* option = nullptr;
@@ -66,7 +67,7 @@ void AddBuiltInFlags(CLI::App& command, std::vector<std::string>& notes) {
       option = command.add_option_function<std::string>(flag.names, add_note, flag.note);
     }
     if (flag.takes == Takes::kOneOf) option->check(CLI::IsMember(flag.accepted));
-    option->group("Accepted, changes nothing (it is always so)");
+    option->group(kBuiltInFlags);
   }
 }
 

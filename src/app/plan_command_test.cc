@@ -55,21 +55,82 @@ TEST(PlanCommand, TheRigOfUnequalCards) {
   EXPECT_EQ(text.status, 0) << text.output;
   EXPECT_THAT(text.output,
               HasSubstr("experts of each layer               108           92           92           92\n"));
-  EXPECT_THAT(text.output, HasSubstr("a session of 1,048,576 tokens: 890.00 MiB of pages on every card\n"));
+  EXPECT_THAT(text.output, HasSubstr("a session of 1,048,576 tokens: 890.00 MiB of pages on every card;"));
+  EXPECT_THAT(text.output, HasSubstr("sessions of 1,048,576 tokens that fit: 11\n"));
   const json::value plan = json::parse(RunShell(kMillrace + " plan" + kReleased + cards + "--json").output);
   EXPECT_EQ(plan.at("cards").at(1).at("experts").as_int64(), 92);
-  EXPECT_GE(plan.at("sessions").as_int64(), 1);
+  EXPECT_EQ(plan.at("sessions").as_int64(), 11);
+  const Finished most = RunShell(kMillrace + " plan" + kReleased + cards + "--max-num-seqs auto --json");
+  EXPECT_EQ(json::parse(most.output).at("settings").at("max-num-seqs").as_int64(), 11);
   const Finished small =
       RunShell(kMillrace + " plan" + kReleased + "--device 48GB --device 24GB --device 24GB");
   EXPECT_EQ(small.status, 1);
-  EXPECT_THAT(small.output, HasSubstr("does not fit: the fullest card lacks"));
+  EXPECT_THAT(small.output, HasSubstr("does not fit: card 1 lacks "));
+  EXPECT_THAT(small.output, HasSubstr("what would fit: "));
 }
 
+// 2 for what makes no sense whatever the world is like, 1 for what does not fit or cannot be read.
 TEST(PlanCommand, WrongUsageIsToldApart) {
-  EXPECT_EQ(RunShell(kMillrace + " plan").status, 2);
-  EXPECT_EQ(RunShell(kMillrace + " plan" + kReleased + "--device 84XB").status, 2);
+  const std::string cards = "--device 96GB --device 84GiB ";
+  const auto usage = [](const std::string& arguments, const std::string& words) {
+    const Finished plan = RunShell(kMillrace + " plan" + arguments);
+    EXPECT_EQ(plan.status, 2) << arguments << plan.output;
+    EXPECT_THAT(plan.output, HasSubstr(words));
+  };
+  usage("", "nothing to plan: give a checkpoint directory, or --config");
+  usage(kReleased + "--device 84XB", "--device: Value 84XB is no size");
+  usage(kReleased + "--max-num-seqs 0", "--max-num-seqs");
+  usage(kReleased + "--max-model-len 1", "at least 2 (prompt and answer)");
+  usage(kReleased + "--max-model-len 99999999999999999999", "--max-model-len is '99999999999999999999'");
+  usage(kReleased + "--max-model-len 1048577", "it must be from 2 to 1048576");
+  usage(kReleased + "--max-body-size 99999999999TiB", "not in range 1 B to 1 TiB");
+  usage(kReleased + kMini, "both a checkpoint");
+  usage(kReleased + kReleased, "give one");
+  usage(kReleased + cards + "--tp 3", "--tp is 3");
+  usage(kReleased + cards + "--ram 96GiB", "leave out --ram");
+  for (const char* flag : {"--tp 2", "--ep 2", "--engram device", "--device-reserve 2GiB", "--dspark off",
+                           "--language-model-only"})
+    usage(kReleased + flag, " is for rigs of cards and there is none; give --device BYTES");
   EXPECT_EQ(RunShell(kMillrace + " plan --config /nonexistent.json").status, 1);
-  EXPECT_EQ(RunShell(kMillrace + " plan" + kReleased + "--max-num-seqs 0").status, 2);
+  EXPECT_EQ(RunShell(kMillrace + " plan /nonexistent").status, 1);
+  EXPECT_EQ(RunShell(kMillrace + " plan" + kReleased + "--ram 1PiB").status, 0);
+  EXPECT_EQ(RunShell(kMillrace + " plan" + kReleased + "--ram 512GiB --tp 1").status, 0);
+}
+
+TEST(PlanCommand, APoolOfCardsCanBeGiven) {
+  const std::string cards = "--device 96GB --device 84GiB --device 84GiB --device 84GiB ";
+  const Finished plan =
+      RunShell(kMillrace + " plan" + kReleased + cards + "--max-total-tokens 2097152 --json");
+  EXPECT_EQ(plan.status, 0) << plan.output;
+  EXPECT_EQ(json::parse(plan.output).at("pool_tokens").as_int64(), 2097152);
+}
+
+// The same flags, variables and files mean the same to plan and to serve, checkpoint included.
+TEST(PlanCommand, PlansWhatServeWouldWithTheSameEnvironmentAndFiles) {
+  const formats::ScratchDir dir;
+  dir.Write("serve.yaml", "max-model-len: 4096\nport: 0\nserved-model-name: [a, b]\ndevice: cpu\n");
+  const std::string file = " --config " + (dir.path() / "serve.yaml").string() + " ";
+  const std::string environment =
+      "MILLRACE_MAX_NUM_SEQS=3 MILLRACE_RAM=100MiB MILLRACE_MODEL=" + kMini.substr(1, kMini.size() - 2) +
+      " MILLRACE_TP=1 ";
+  const std::string flags = file + "--threads 2 --max-queue 5";
+  const Finished plan = RunShell(environment + kMillrace + " plan" + flags);
+  EXPECT_EQ(plan.status, 1);
+  EXPECT_THAT(plan.output, HasSubstr("--max-model-len 4096, --max-num-seqs 3"));
+  EXPECT_THAT(plan.output, HasSubstr("budget of 100.00 MiB (--ram)"));
+  const Finished serve = RunShell(environment + kMillrace + " serve" + flags + " --log-level off");
+  EXPECT_EQ(serve.status, 1);
+  EXPECT_THAT(serve.output, HasSubstr(plan.output));
+  // A model's config beside them wins over the environment's checkpoint, and the command line over both.
+  const Finished released =
+      RunShell(environment + kMillrace + " plan" + kReleased + file + "--ram 512GiB --max-num-seqs 2");
+  EXPECT_EQ(released.status, 0) << released.output;
+  EXPECT_THAT(released.output, HasSubstr("--max-model-len 4096, --max-num-seqs 2"));
+  EXPECT_THAT(released.output, HasSubstr("weights, routed experts        268.95 GiB"));
+  const Finished empty = RunShell("MILLRACE_MAX_NUM_SEQS= " + kMillrace + " plan" + kReleased);
+  EXPECT_EQ(empty.status, 2);
+  const Finished misspelt = RunShell("MILLRACE_MAX_NUM_SEQ=3 " + kMillrace + " plan" + kReleased);
+  EXPECT_THAT(misspelt.output, HasSubstr("MILLRACE_MAX_NUM_SEQ stands for no flag: did you mean"));
 }
 
 // Defaults alone must do, whatever the model's limits are.

@@ -1,20 +1,18 @@
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
+#include "app/card_serving.h"
 #include "app/serving_plan.h"
-#include "rig/card_rig.h"
 
 namespace millrace::app {
 
 // One JSON object: lines, sums, budget, settings, the verdict.
 std::string ServingPlanJson(const ServingPlan& plan);
 
-// A column a card: experts, bytes by name, headroom; then pool, sessions and what stays off the cards. Ends
-// with a newline.
-std::string CardRigText(const rig::CardRigPlan& plan, int64_t session_tokens);
-std::string CardRigJson(const rig::CardRigPlan& plan, int64_t session_tokens);
+// A column a card: experts, bytes by name, headroom; then what stays off the cards, the sizes and the
+// sessions that fit, or which card lacks how much, for what, and the remedy. Ends with a newline.
+std::string CardServingText(const CardServingPlan& plan);
+std::string CardServingJson(const CardServingPlan& plan);
 
 }  // namespace millrace::app

@@ -82,17 +82,6 @@ void WaitForStop(const StopSignals& signals, const ServeFlags& flags, api::HttpS
                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(timeout));
 }
 
-// Settings from the environment and the file, for what the command line leaves open.
-Result<Settings> CompleteSettings(CLI::App& command, const ServeFlags& flags) {
-  SettingsRules rules;
-  rules.not_settings.insert(rules.not_settings.end(), {"config", "print-config"});
-  rules.secrets = {"api-key"};
-  Settings settings(command, rules);
-  MILLRACE_RETURN_IF_ERROR(settings.ApplyEnvironment(ProcessEnvironment()));
-  if (!flags.config_path.empty()) MILLRACE_RETURN_IF_ERROR(settings.ApplyFile(flags.config_path));
-  return settings;
-}
-
 // The parts' options as the flags give them, all checked before anything is read.
 struct ServeRequest {
   ServingOptions options;
@@ -183,16 +172,12 @@ Status Serve(const ServeFlags& flags, const ServingOptions& asked) {
 // Exit status; what is wrong with the settings counts as a wrong command line.
 int Run(CLI::App& command, const ServeFlags& flags) {
   const bool key_on_command_line = !flags.api_keys.keys.empty();
-  const auto refuse = [](const Error& error) {
-    fmt::print(stderr, "millrace: {}\n", error.message());
-    return 2;
-  };
-  const Result<Settings> settings = CompleteSettings(command, flags);
-  if (!settings.ok()) return refuse(settings.error());
+  const Result<Settings> settings = CompleteSettings(command, flags.config_path);
+  if (!settings.ok()) return ReportUsage(settings.error());
   const Status logging = SetUpLog(flags.log_level, ToLogFormat(flags));
-  if (!logging.ok()) return refuse(logging.error());
+  if (!logging.ok()) return ReportUsage(logging.error());
   const Result<ServeRequest> request = CheckFlags(flags, key_on_command_line);
-  if (!request.ok()) return refuse(request.error());
+  if (!request.ok()) return ReportUsage(request.error());
   if (flags.print_config) {
     fmt::print("{}", settings->Print());
     const Result<CollectedKeys> keys = CollectApiKeys(flags.api_keys, ProcessEnvironment());
@@ -203,7 +188,7 @@ int Run(CLI::App& command, const ServeFlags& flags) {
   for (const std::string& line : settings->UnknownVariables(ProcessEnvironment())) spdlog::warn("{}", line);
   for (const std::string& line : request->warnings) spdlog::warn("{}", line);
   for (const std::string& line : flags.notes) spdlog::info("{}", line);
-  return ReportStatus(Serve(flags, request->options));
+  return ReportRun(Serve(flags, request->options));
 }
 
 }  // namespace

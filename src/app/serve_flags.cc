@@ -6,13 +6,14 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "app/built_in_flags.h"
 #include "app/byte_size.h"
 #include "app/forward_flags.h"
+#include "app/number_check.h"
 #include "app/version.h"
 #include "base/units.h"
 #include "engine/repetition_guard.h"
@@ -28,17 +29,6 @@ constexpr const char* kAccess = "Address and access";
 constexpr const char* kLimits = "Limits of clients";
 constexpr const char* kLog = "Log";
 constexpr const char* kConfiguration = "Configuration";
-
-// CLI::Range lets NaN through.
-CLI::Validator Between(double low, double high) {
-  return CLI::Validator(
-      [low, high](const std::string& text) {
-        double value = 0;
-        const bool fits = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
-        return fits ? std::string() : fmt::format("Value {} not in range {} to {}", text, low, high);
-      },
-      fmt::format("in [{} - {}]", low, high));
-}
 
 // A duration in seconds, fractions allowed.
 void AddSeconds(CLI::App& command, const std::string& names, std::chrono::milliseconds& value,
@@ -65,13 +55,18 @@ void AddBytes(CLI::App& command, const std::string& names, size_t& value, const 
       [least](std::string& text) {
         constexpr uint64_t kMost = uint64_t{1} << 40;
         const std::string given = text;
-        uint64_t bytes = 0;
-        if (given.find('-') == std::string::npos) {
+        const std::string range = fmt::format("Value {} not in range {} B to 1 TiB", given, least);
+        if (given.find('-') != std::string::npos) return range;
+        try {
           const std::string error = CLI::AsSizeValue(/*kb_is_1000=*/true)(text);
           if (!error.empty()) return error;
+        } catch (const CLI::ValidationError& error) {
+          if (std::string_view(error.what()).find("overflow") != std::string_view::npos) return range;
+          throw;
         }
-        if (CLI::detail::lexical_cast(text, bytes) && bytes >= least && bytes <= kMost) return std::string();
-        return fmt::format("Value {} not in range {} B to 1 TiB", given, least);
+        uint64_t bytes = 0;
+        const bool fits = CLI::detail::lexical_cast(text, bytes) && bytes >= least && bytes <= kMost;
+        return fits ? std::string() : range;
       },
       "");
   command.add_option(names, value, description)
@@ -360,12 +355,14 @@ void AddConfigurationFlags(CLI::App& command, ServeFlags& flags) {
 // Nothing for "auto" and -1.
 Result<std::optional<int64_t>> ParseMaxModelLen(const std::string& value) {
   if (value == "auto" || value == "-1") return std::optional<int64_t>();
-  char* end = nullptr;
-  const long long tokens = std::strtoll(value.c_str(), &end, 10);
-  if (value.empty() || *end != '\0' || tokens < 1) {
+  int64_t tokens = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), tokens);
+  if (error != std::errc() || end != value.data() + value.size() || tokens < 2) {
     return Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("--max-model-len is '{}'; give a number of tokens of at least 1, or auto", value));
+        fmt::format("--max-model-len is '{}'; give a number of tokens, at least 2 (prompt and answer), "
+                    "or auto",
+                    value));
   }
   return std::optional<int64_t>(tokens);
 }
@@ -394,12 +391,7 @@ std::vector<std::string> Origins(const std::vector<std::string>& given) {
 
 }  // namespace
 
-void AddMemoryFlags(CLI::App& command, ServeFlags& flags) {
-  AddSizeFlags(command, flags);
-  AddLimitFlags(command, flags);
-}
-
-void AddServeFlags(CLI::App& command, ServeFlags& flags) {
+void AddSettingFlags(CLI::App& command, ServeFlags& flags) {
   AddModelFlags(command, flags);
   AddSizeFlags(command, flags);
   AddScheduleFlags(command, flags);
@@ -407,8 +399,29 @@ void AddServeFlags(CLI::App& command, ServeFlags& flags) {
   AddAccessFlags(command, flags);
   AddLimitFlags(command, flags);
   AddLogFlags(command, flags);
-  AddConfigurationFlags(command, flags);
   AddBuiltInFlags(command, flags.notes);
+}
+
+void AddServeFlags(CLI::App& command, ServeFlags& flags) {
+  AddSettingFlags(command, flags);
+  AddConfigurationFlags(command, flags);
+}
+
+void HideFlagsWithoutMemory(CLI::App& command) {
+  for (CLI::Option* option : command.get_options({})) {
+    const std::string& group = option->get_group();
+    for (const std::string_view other : {kSchedule, kAnswers, kAccess, kLog, kBuiltInFlags})
+      if (group == other) option->group("");
+  }
+}
+
+Result<Settings> CompleteSettings(CLI::App& command, const std::string& file, SettingsRules rules) {
+  rules.not_settings.insert(rules.not_settings.end(), {"config", "print-config"});
+  rules.secrets = {"api-key"};
+  Settings settings(command, std::move(rules));
+  MILLRACE_RETURN_IF_ERROR(settings.ApplyEnvironment(ProcessEnvironment()));
+  if (!file.empty()) MILLRACE_RETURN_IF_ERROR(settings.ApplyFile(file));
+  return settings;
 }
 
 Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags) {

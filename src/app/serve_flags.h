@@ -10,6 +10,7 @@
 #include "api/service.h"
 #include "app/api_key_sources.h"
 #include "app/serving_plan.h"
+#include "app/settings.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -68,11 +69,18 @@ struct ServeFlags {
   std::vector<std::string> notes;  // of flags that change nothing
 };
 
-// Adds the flags that memory depends on, the checkpoint not among them; AddServeFlags adds them too.
-void AddMemoryFlags(CLI::App& command, ServeFlags& flags);
-
 // Adds every flag of `serve`; `flags` lives as long as `command`.
 void AddServeFlags(CLI::App& command, ServeFlags& flags);
+
+// The same without --config and --print-config: what stands in files and the environment.
+void AddSettingFlags(CLI::App& command, ServeFlags& flags);
+
+// Of AddSettingFlags, leaves those that memory depends on in the help of `command`; all are accepted.
+void HideFlagsWithoutMemory(CLI::App& command);
+
+// Completes what the command line leaves open from the environment and, unless it is empty, `file`. `rules`
+// name the flags that only `command` has, and those that mean something else to serve.
+Result<Settings> CompleteSettings(CLI::App& command, const std::string& file, SettingsRules rules = {});
 
 // What the flags ask of each part; kInvalidArgument naming flag and value.
 Result<engine::LoadOptions> ToLoadOptions(const ServeFlags& flags);

@@ -369,7 +369,7 @@ TEST(ServeProgram, PrintsItsConfigurationWithoutKeys) {
 TEST(ServeProgram, RefusesNumbersThatAreNoLimits) {
   for (const char* flag :
        {"--stream-keep-alive nan", "--stuck-after nan", "--min-decode-share nan", "--min-decode-share 1.1",
-        "--shutdown-timeout nan", "--idle-timeout inf", "--log-stats-interval nan", "--ram nan",
+        "--shutdown-timeout nan", "--idle-timeout inf", "--log-stats-interval nan", "--ram -4GiB",
         "--max-body-size -1", "--max-body-size 0", "--max-body-size 2TiB"}) {
     const Finished refused = RunShell(kMillrace + " serve /nowhere --print-config " + flag);
     EXPECT_EQ(refused.status, 2) << flag << refused.output;

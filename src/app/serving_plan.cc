@@ -28,31 +28,43 @@ constexpr const char* kTokenizer = "tokenizer";
 constexpr const char* kThreads = "threads";
 constexpr const char* kProcess = "process";
 
-// Where the settings' values stand in ServingOptions.
-void Apply(std::span<const int64_t> values, ServingOptions& options) {
+constexpr const char* kBodySize = "--max-body-size";
+constexpr const char* kTotalTokens = "--max-total-tokens";
+
+// Gives `options` the values of the settings, which SettingsOf made.
+void Apply(std::span<const rig::PlanSetting> settings, std::span<const int64_t> values,
+           ServingOptions& options) {
   options.load.stepper.max_model_len = values[0];
   options.load.stepper.max_num_seqs = static_cast<int>(values[1]);
   options.engine.max_num_seqs = static_cast<int>(values[1]);
   options.service.max_num_seqs = static_cast<int>(values[1]);
   options.load.stepper.max_batch_tokens = values[2];
   options.engine.prefill_chunk = values[2];
-  options.http.max_body_bytes = static_cast<size_t>(values[3]);
-  options.service.max_body_bytes = static_cast<size_t>(values[3]);
-  if (options.load.stepper.kv_tokens) options.load.stepper.kv_tokens = values[4];
+  for (size_t i = 3; i < settings.size(); ++i) {
+    if (settings[i].flag == kTotalTokens) options.load.stepper.kv_tokens = values[i];
+    if (settings[i].flag != kBodySize) continue;
+    options.http.max_body_bytes = static_cast<size_t>(values[i]);
+    options.service.max_body_bytes = static_cast<size_t>(values[i]);
+  }
 }
 
-std::vector<rig::PlanSetting> SettingsOf(const formats::ModelConfig& config, const ServingOptions& options) {
+std::vector<rig::PlanSetting> SettingsOf(const formats::ModelConfig& config, const ServingOptions& options,
+                                         PlanScope scope) {
   const engine::StepperOptions& stepper = options.load.stepper;
   const int64_t limit = std::min(config.max_position_embeddings, stepper.kv_tokens.value_or(INT64_MAX));
-  const auto body = static_cast<int64_t>(options.http.max_body_bytes);
   std::vector<rig::PlanSetting> settings = {
       {"--max-model-len", "tokens", stepper.max_model_len.value_or(limit),
        std::min(model::kPageTokens, limit), limit, model::kPageTokens},
       {"--max-num-seqs", "sequences", stepper.max_num_seqs, 1, engine::kMaxNumSeqs, 1},
-      {"--max-num-batched-tokens", "tokens", stepper.max_batch_tokens, 1, engine::kMaxBatchTokens, 64},
-      {"--max-body-size", "bytes", body, std::min<int64_t>(body, kMiB), int64_t{1} << 40, kMiB}};
+      {"--max-num-batched-tokens", "tokens", stepper.max_batch_tokens, 1, engine::kMaxBatchTokens, 64}};
+  if (scope == PlanScope::kProcess) {
+    const auto body = static_cast<int64_t>(options.http.max_body_bytes);
+    settings.push_back({kBodySize, "bytes", body, std::min<int64_t>(body, kMiB), int64_t{1} << 40, kMiB});
+  }
   if (stepper.kv_tokens) {
-    settings.push_back({"--max-total-tokens", "tokens", *stepper.kv_tokens, model::kPageTokens,
+    // Never so small that one sequence of the length asked for has no room.
+    const int64_t least = std::max(model::kPageTokens, stepper.max_model_len.value_or(0));
+    settings.push_back({kTotalTokens, "tokens", *stepper.kv_tokens, std::min(least, *stepper.kv_tokens),
                         int64_t{1} << 40, model::kPageTokens});
   }
   return settings;
@@ -70,36 +82,51 @@ int ThreadsOf(const ServingOptions& options) {
 Result<rig::MemoryPlan> PlanLines(const model::LayerPlan& layers,
                                   const std::vector<PlannedMemory>& checkpoint,
                                   const ServingOptions& options) {
-  const engine::StepperOptions& stepper = options.load.stepper;
-  const int threads = ThreadsOf(options);
   std::vector<PlannedMemory> lines = checkpoint;
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<PlannedMemory> of_engine,
-                            engine::ModelStepper::PlanMemory(layers, stepper, threads));
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::vector<PlannedMemory> of_engine,
+      engine::ModelStepper::PlanMemory(layers, options.load.stepper, ThreadsOf(options)));
   Append(std::move(of_engine), lines);
-  const int64_t max_model_len = *stepper.max_model_len;
-  lines.push_back({"prompts", engine::PromptBytes(max_model_len, options.engine),
-                   "max-num-seqs x max-model-len, max-queue"});
-  Append(api::HttpServer::PlanMemory(options.http), lines);
-  Append(api::Service::PlanMemory(options.service, max_model_len, stepper.max_num_seqs), lines);
-  lines.push_back({kTokenizer, text::Tokenizer::BytesFor(layers.config.vocab_size)});
-  lines.push_back({kThreads, static_cast<uint64_t>(threads - 1 + kOtherThreads) * kThreadBytes, "threads"});
-  lines.push_back({kProcess, kProcessBytes});
+  Append(PlanProcess(layers.config, options), lines);
+  return rig::MemoryPlan(std::move(lines));
+}
+
+// Beside weights; no threads compute there.
+Result<rig::MemoryPlan> PlanCardLines(const model::LayerPlan& layers, const ServingOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<PlannedMemory> lines,
+                            engine::ModelStepper::PlanMemory(layers, options.load.stepper, /*n_threads=*/1));
   return rig::MemoryPlan(std::move(lines));
 }
 
 }  // namespace
 
+std::vector<PlannedMemory> PlanProcess(const formats::ModelConfig& config, const ServingOptions& options) {
+  const int64_t max_model_len = *options.load.stepper.max_model_len;
+  std::vector<PlannedMemory> lines;
+  lines.push_back({"prompts", engine::PromptBytes(max_model_len, options.engine),
+                   "max-num-seqs x max-model-len, max-queue"});
+  Append(api::HttpServer::PlanMemory(options.http), lines);
+  Append(api::Service::PlanMemory(options.service, max_model_len, options.load.stepper.max_num_seqs), lines);
+  lines.push_back({kTokenizer, text::Tokenizer::BytesFor(config.vocab_size)});
+  lines.push_back(
+      {kThreads, static_cast<uint64_t>(ThreadsOf(options) - 1 + kOtherThreads) * kThreadBytes, "threads"});
+  lines.push_back({kProcess, kProcessBytes});
+  return lines;
+}
+
 Result<ServingPlan> PlanServing(const formats::ModelConfig& config, ServingOptions options,
-                                const AutomaticSizes& automatic, const rig::MemoryBudget& budget) {
+                                const AutomaticSizes& automatic, const rig::MemoryBudget& budget,
+                                PlanScope scope) {
   MILLRACE_ASSIGN_OR_RETURN(const model::LayerPlan layers, model::LayerPlan::Build(config));
-  const std::vector<PlannedMemory> checkpoint = model::PlanCheckpoint(layers);
+  std::vector<PlannedMemory> checkpoint;
+  if (scope == PlanScope::kProcess) checkpoint = model::PlanCheckpoint(layers);
+  ServingPlan plan;
+  plan.settings = SettingsOf(config, options, scope);
   const rig::PlanFunction plan_for = [&](std::span<const int64_t> values) {
     ServingOptions tried = options;
-    Apply(values, tried);
-    return PlanLines(layers, checkpoint, tried);
+    Apply(plan.settings, values, tried);
+    return scope == PlanScope::kCard ? PlanCardLines(layers, tried) : PlanLines(layers, checkpoint, tried);
   };
-  ServingPlan plan;
-  plan.settings = SettingsOf(config, options);
   std::vector<size_t> sized;
   if (automatic.max_model_len) sized.push_back(0);
   if (automatic.max_num_seqs) sized.push_back(1);
@@ -107,19 +134,21 @@ Result<ServingPlan> PlanServing(const formats::ModelConfig& config, ServingOptio
   MILLRACE_ASSIGN_OR_RETURN(plan.verdict, rig::Judge(plan_for, plan.settings, budget));
   std::vector<int64_t> values;
   for (const rig::PlanSetting& setting : plan.settings) values.push_back(setting.value);
-  Apply(values, options);
+  Apply(plan.settings, values, options);
   plan.options = std::move(options);
   return plan;
 }
 
+std::string SettingsText(const std::vector<rig::PlanSetting>& settings) {
+  std::string text;
+  for (const rig::PlanSetting& setting : settings)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", setting.flag, setting.value);
+  return text;
+}
+
 std::string ServingPlanText(const ServingPlan& plan) {
-  std::string text = rig::PlanTable(plan.memory);
-  text += '\n';
-  for (const rig::PlanSetting& setting : plan.settings) {
-    text +=
-        fmt::format("{} {}{}", setting.flag, setting.value, &setting == &plan.settings.back() ? "\n" : ", ");
-  }
-  return text + rig::VerdictText(plan.verdict);
+  return fmt::format("{}\n{}\n{}", rig::PlanTable(plan.memory), SettingsText(plan.settings),
+                     rig::VerdictText(plan.verdict));
 }
 
 HeldMemory HoldProcessMemory(const ServingPlan& plan, MemoryLedger& ledger) {

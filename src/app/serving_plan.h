@@ -35,11 +35,25 @@ struct ServingPlan {
   rig::PlanVerdict verdict;
 };
 
+// What a plan lists.
+enum class PlanScope : uint8_t {
+  kProcess,  // all of a server on one machine
+  kCard,     // what the engine holds on each card of a rig beside weights: pages, states, scratch
+};
+
 // Sizes what is automatic and plans every line of memory, from the config alone. Whether it fits is for the
-// caller to look up in the verdict. Errors name the option that is out of range, or what of the config cannot
-// be run.
+// caller to look up in the verdict. Errors are kInvalidArgument and name the option that is out of range, or
+// kMismatch and say what of the config cannot be run.
 Result<ServingPlan> PlanServing(const formats::ModelConfig& config, ServingOptions options,
-                                const AutomaticSizes& automatic, const rig::MemoryBudget& budget);
+                                const AutomaticSizes& automatic, const rig::MemoryBudget& budget,
+                                PlanScope scope = PlanScope::kProcess);
+
+// What the process holds beside the engine and the checkpoint, for options whose sizes are decided: prompts,
+// clients' bytes, tokenizer, threads.
+std::vector<PlannedMemory> PlanProcess(const formats::ModelConfig& config, const ServingOptions& options);
+
+// "--max-model-len 4096, --max-num-seqs 4, ...": the sizes decided, on one line.
+std::string SettingsText(const std::vector<rig::PlanSetting>& settings);
 
 // The table and the verdict, as `plan` and `serve` print them.
 std::string ServingPlanText(const ServingPlan& plan);

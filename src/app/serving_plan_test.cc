@@ -99,13 +99,25 @@ TEST(ServingPlan, TheSameBudgetGivesTheSamePlanAndAPinAboveItIsRefused) {
             ServingPlanText(Plan(Options(), automatic, budget)));
   ServingOptions pinned = Options();
   pinned.load.stepper.kv_tokens = int64_t{64} << 20;
-  pinned.load.stepper.max_model_len = 1 << 20;
+  pinned.load.stepper.max_model_len = 1 << 16;
   const ServingPlan refused = Plan(pinned, {}, budget);
   EXPECT_FALSE(refused.verdict.fits);
   EXPECT_EQ(refused.options.load.stepper.kv_tokens, int64_t{64} << 20);  // never shrunk without a word
   EXPECT_EQ(refused.verdict.remedy->flag, "--max-total-tokens");
+  EXPECT_GE(std::stoll(refused.verdict.remedy->value), 1 << 16);  // or no sequence of that length would fit
   const uint64_t short_of = refused.verdict.needed_bytes - budget.bytes;
-  EXPECT_THAT(ServingPlanText(refused), HasSubstr(HumanBytes(short_of) + " more than the budget"));
+  EXPECT_THAT(ServingPlanText(refused),
+              HasSubstr("(" + WithThousands(short_of) + " bytes) more than the budget"));
+}
+
+// A pool smaller than one sequence is refused: no remedy may name it.
+TEST(ServingPlan, NoRemedyShrinksThePoolBelowOneSequence) {
+  ServingOptions pinned = Options();
+  pinned.load.stepper.kv_tokens = int64_t{64} << 20;
+  pinned.load.stepper.max_model_len = 1 << 20;
+  const ServingPlan refused = Plan(pinned, {}, Budget(501'382'611'408 + 2 * kGiB));
+  EXPECT_FALSE(refused.verdict.fits);
+  EXPECT_NE(refused.verdict.remedy->flag, "--max-total-tokens");
 }
 
 // The refusal of an engine with much in flight named the cache; the plan names what is large.
@@ -121,7 +133,11 @@ TEST(ServingPlan, ARefusalNamesTheTermThatIsLarge) {
     if (line.name.starts_with("scratch, ")) scratch += line.bytes;
   EXPECT_GT(scratch, 40 * kGiB);
   EXPECT_LT(plan.memory.BytesOf("kv pages"), kGiB);
-  EXPECT_THAT(ServingPlanText(plan), HasSubstr("what would fit: --max-num-batched-tokens "));
+  const std::string text = ServingPlanText(plan);
+  EXPECT_THAT(text, HasSubstr("what would fit: --max-num-batched-tokens "));
+  for (const char* term :
+       {"weights, routed experts ", "kv pages ", "window states ", "scratch, activations "})
+    EXPECT_THAT(text, HasSubstr(std::string("\n") + term)) << term;
 }
 
 // What the search for the largest size relies on.

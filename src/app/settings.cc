@@ -75,6 +75,10 @@ bool Settings::IsSetting(const CLI::Option& option) const {
          std::ranges::find(rules_.not_settings, NameOf(option)) == rules_.not_settings.end();
 }
 
+bool Settings::IsIgnored(const CLI::Option& option) const {
+  return std::ranges::find(rules_.ignored, NameOf(option)) != rules_.ignored.end();
+}
+
 bool Settings::IsSecret(const CLI::Option& option) const {
   return std::ranges::find(rules_.secrets, NameOf(option)) != rules_.secrets.end();
 }
@@ -100,7 +104,7 @@ Status Settings::Give(CLI::Option& option, const std::vector<std::string>& value
 
 Status Settings::ApplyEnvironment(const Environment& environment) {
   for (CLI::Option* option : command_.get_options({})) {
-    if (!IsSetting(*option) || IsSecret(*option) || option->count() > 0) continue;
+    if (!IsSetting(*option) || IsIgnored(*option) || IsSecret(*option) || option->count() > 0) continue;
     const std::string variable = VariableOf(*option);
     const std::optional<std::string> value = environment.Get(variable);
     if (!value) continue;
@@ -137,7 +141,7 @@ Status Settings::ApplyFile(const std::string& path) {
           ErrorCode::kInvalidArgument,
           fmt::format("{}: '{}' and '{}' are the same setting; give one", place, before->second, entry.key));
     }
-    if (option->count() > 0) continue;
+    if (option->count() > 0 || IsIgnored(*option)) continue;
     if (entry.values.size() > 1 && !IsList(*option)) {
       return Error(ErrorCode::kInvalidArgument,
                    fmt::format("{}: '{}' takes one value, not a list", place, entry.key));

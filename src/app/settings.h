@@ -32,6 +32,7 @@ std::string VariableOf(const CLI::Option& option);
 // Flags of `command` that are not settings: they neither stand in files nor in the environment.
 struct SettingsRules {
   std::vector<std::string> not_settings = {"help", "help-all"};
+  std::vector<std::string> ignored = {};  // in files and the environment, whatever they say: passed over
   std::vector<std::string> secrets = {};  // not read from the environment here, and never printed
 };
 
@@ -55,6 +56,7 @@ class Settings {
 
  private:
   bool IsSetting(const CLI::Option& option) const;
+  bool IsIgnored(const CLI::Option& option) const;
   bool IsSecret(const CLI::Option& option) const;
   CLI::Option* Find(const std::string& key) const;
   Status Give(CLI::Option& option, const std::vector<std::string>& values, const std::string& origin);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -90,7 +89,6 @@ std::vector<PlannedMemory> FixedLines(const Parts& parts, const CardRigOptions& 
   if (options.draft && parts.draft_expert > 0)
     lines.push_back({"weights, draft head", parts.draft_whole + Share(parts.draft_divided, tp), "", true});
   if (options.vision && parts.vision > 0) lines.push_back({"weights, vision tower", parts.vision, "", true});
-  lines.insert(lines.end(), options.per_card.begin(), options.per_card.end());
   lines.push_back({"reserve", options.reserve_bytes});
   return lines;
 }
@@ -99,15 +97,6 @@ uint64_t Sum(const std::vector<PlannedMemory>& lines) {
   uint64_t sum = 0;
   for (const PlannedMemory& line : lines) sum += line.bytes;
   return sum;
-}
-
-void CountPool(const CardRigOptions& options, CardRigPlan& plan) {
-  const int64_t pages_of_session = (options.session_tokens + options.page_tokens - 1) / options.page_tokens;
-  plan.session_bytes = static_cast<uint64_t>(pages_of_session) * options.page_bytes;
-  const int64_t pages =
-      std::max<int64_t>(0, plan.headroom_bytes()) / static_cast<int64_t>(options.page_bytes);
-  plan.pool_tokens = pages * options.page_tokens;
-  plan.sessions = pages / pages_of_session;
 }
 
 }  // namespace
@@ -123,10 +112,13 @@ uint64_t CardPlan::planned_bytes() const {
   return Sum(lines);
 }
 
-int64_t CardRigPlan::headroom_bytes() const {
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const CardPlan& card : cards) least = std::min(least, card.headroom_bytes());
-  return least;
+size_t CardRigPlan::fullest() const {
+  const auto least = std::ranges::min_element(cards, {}, &CardPlan::headroom_bytes);
+  return static_cast<size_t>(least - cards.begin());
+}
+
+void CardRigPlan::HoldOnEachCard(const std::vector<PlannedMemory>& lines) {
+  for (CardPlan& card : cards) card.lines.insert(card.lines.end() - 1, lines.begin(), lines.end());
 }
 
 std::vector<int64_t> DivideExperts(std::span<const int64_t> free_bytes, int64_t cards_of_group,
@@ -200,7 +192,6 @@ Result<CardRigPlan> PlanCardRig(const formats::ModelConfig& config, const CardRi
                                            static_cast<uint64_t>(card.n_experts) * expert_bytes, "", true});
     if ((i + 1) % cards_of_group == 0) first += card.n_experts;
   }
-  CountPool(options, plan);
   return plan;
 }
 

@@ -31,11 +31,6 @@ struct CardRigOptions {
   bool vision = true;  // load the vision tower
   // Of each card, for what is no tensor: the driver's context, libraries, the buffers of collectives.
   uint64_t reserve_bytes = uint64_t{1} << 30;
-  // What each card holds beside weights and pages: window states, scratch, logits.
-  std::vector<PlannedMemory> per_card = {};
-  uint64_t page_bytes = 1;    // of kv pages; latents and index keys have one head, so every card holds all
-  int64_t page_tokens = 256;  // of one page
-  int64_t session_tokens = 1;
 };
 
 struct CardPlan {
@@ -46,7 +41,7 @@ struct CardPlan {
 
   uint64_t weight_bytes() const;
   uint64_t planned_bytes() const;
-  // What is left for pages; negative: so much is missing.
+  // What is left; negative: so much is missing.
   int64_t headroom_bytes() const {
     return static_cast<int64_t>(capacity_bytes) - static_cast<int64_t>(planned_bytes());
   }
@@ -58,12 +53,14 @@ struct CardRigPlan {
   std::vector<CardPlan> cards;
   std::vector<PlannedMemory> host;  // what stays off the cards
   uint64_t expert_bytes = 0;        // of one expert index over all layers
-  uint64_t session_bytes = 0;       // pages of one session, on every card
-  int64_t pool_tokens = 0;          // of the card with the least headroom; 0 when a card lacks memory
-  int64_t sessions = 0;             // of session_tokens each, in the pool
 
+  // Whose headroom is the least, which every other card waits for; the first of equals.
+  size_t fullest() const;
   // The least headroom; negative when the weights do not fit.
-  int64_t headroom_bytes() const;
+  int64_t headroom_bytes() const { return cards[fullest()].headroom_bytes(); }
+  // Adds what every card holds alike, before its reserve: the pages, whose latents and index keys have one
+  // head, states, scratch. That changes no division of the experts.
+  void HoldOnEachCard(const std::vector<PlannedMemory>& lines);
 };
 
 // Experts are divided so that the least headroom is as large as can be, and among such divisions as evenly as

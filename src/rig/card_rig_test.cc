@@ -120,22 +120,27 @@ TEST(CardRig, WhatCannotBeDividedIsRefusedByName) {
 TEST(CardRig, ARigThatIsTooSmallSaysHowMuchIsMissing) {
   const CardRigPlan plan = Plan({.device_bytes = {48 * kGiB, 24 * kGiB, 24 * kGiB}});
   EXPECT_LT(plan.headroom_bytes(), 0);
-  EXPECT_EQ(plan.pool_tokens, 0);
-  EXPECT_EQ(plan.sessions, 0);
+  EXPECT_GT(plan.cards[0].n_experts, plan.cards[1].n_experts);
+  EXPECT_EQ(plan.cards[1].n_experts, plan.cards[2].n_experts);
+  for (const CardPlan& card : plan.cards) EXPECT_GE(card.headroom_bytes(), plan.headroom_bytes());
   ExpectEachExpertOnce(plan, 384);
 }
 
-TEST(CardRig, ThePoolIsWhatTheFullestCardHasLeft) {
-  const CardRigOptions options{.device_bytes = {96 * kGiB, 84 * kGiB, 84 * kGiB, 84 * kGiB},
-                               .per_card = {{"window states", kGiB}},
-                               .page_bytes = 256 * 890,
-                               .session_tokens = 1 << 20};
-  const CardRigPlan plan = Plan(options);
-  EXPECT_EQ(plan.session_bytes, uint64_t{890} << 20);
-  const int64_t pages = plan.headroom_bytes() / (256 * 890);
-  EXPECT_EQ(plan.pool_tokens, pages * 256);
-  EXPECT_EQ(plan.sessions, pages / 4096);
-  for (const CardPlan& card : plan.cards) EXPECT_GE(card.headroom_bytes(), plan.headroom_bytes());
+// The search for the most sessions holds what they take against the weights' headroom alone.
+TEST(CardRig, WhatEveryCardHoldsAlikeChangesNoDivision) {
+  const CardRigOptions options{.device_bytes = {96 * kGiB, 84 * kGiB, 84 * kGiB, 84 * kGiB}};
+  CardRigPlan plan = Plan(options);
+  const int64_t before = plan.headroom_bytes();
+  plan.HoldOnEachCard({{"kv pages", 3 * kGiB}, {"window states", kGiB}});
+  EXPECT_EQ(plan.headroom_bytes(), before - static_cast<int64_t>(4 * kGiB));
+  EXPECT_EQ(plan.cards[0].lines.back().name, "reserve");
+  CardRigOptions reserved = options;
+  reserved.reserve_bytes += 4 * kGiB;
+  const CardRigPlan same = Plan(reserved);
+  EXPECT_EQ(ExpertsOf(same), ExpertsOf(plan));
+  EXPECT_EQ(same.headroom_bytes(), plan.headroom_bytes());
+  for (const CardPlan& card : plan.cards)
+    EXPECT_GE(card.headroom_bytes(), plan.cards[plan.fullest()].headroom_bytes());
 }
 
 // Against trying everything: no division has a larger least headroom, and none with the same has a smaller

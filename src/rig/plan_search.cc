@@ -127,10 +127,10 @@ Result<PlanVerdict> Judge(const PlanFunction& plan, std::span<const PlanSetting>
 std::string VerdictText(const PlanVerdict& verdict) {
   const MemoryBudget& budget = verdict.budget;
   if (!verdict.fits) {
-    std::string text =
-        fmt::format("does not fit: the plan needs {}, {} more than the budget of {} ({})\n",
-                    HumanBytes(verdict.needed_bytes), HumanBytes(verdict.needed_bytes - budget.bytes),
-                    HumanBytes(budget.bytes), budget.origin);
+    std::string text = fmt::format(
+        "does not fit: the plan needs {}, {} ({} bytes) more than the budget of {} ({})\n",
+        HumanBytes(verdict.needed_bytes), HumanBytes(verdict.needed_bytes - budget.bytes),
+        WithThousands(verdict.needed_bytes - budget.bytes), HumanBytes(budget.bytes), budget.origin);
     text += verdict.remedy
                 ? fmt::format("what would fit: {} {}\n", verdict.remedy->flag, verdict.remedy->value)
                 : "no one setting makes it fit: this machine has too little memory\n";
