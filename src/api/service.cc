@@ -54,6 +54,16 @@ uint64_t DecodingBytes(size_t body_bytes) {
          kValueFactor * std::min<uint64_t>(body_bytes, kValueBytes * kBodyLimits.max_values);
 }
 
+// Of bodies that are decoded at once: one of the largest that is accepted and, on the other thread, one of a
+// sixteenth, a prompt of half a million tokens by default. Larger ones wait for each other.
+uint64_t SmallDecodingBytes(size_t max_body_bytes) {
+  constexpr size_t kShare = 16;
+  return DecodingBytes(max_body_bytes / kShare);
+}
+uint64_t AllDecodingBytes(size_t max_body_bytes) {
+  return DecodingBytes(max_body_bytes) + (kPrepareThreads - 1) * SmallDecodingBytes(max_body_bytes);
+}
+
 // One request on its way through the service.
 struct Call {
   HttpRequest request;
@@ -139,7 +149,8 @@ struct Service::Impl {
         keys(options.api_keys),
         cors(options.cors_origins),
         access_log(std::make_shared<AccessLog>(options.access_log)),
-        prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing)) {
+        prepare(kPrepareThreads, static_cast<size_t>(options.max_preparing),
+                SmallDecodingBytes(options.max_body_bytes)) {
     metrics.SetReplayStats([this] { return replays.stats(); });
   }
 
@@ -361,9 +372,10 @@ void Service::Impl::RespondJson(const Call& call, std::string body, int status) 
 
 void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
   const auto shared_call = std::make_shared<Call>(std::move(call));
-  const std::optional<WorkQueue::Ticket> ticket = prepare.Add([this, shared_call, work] {
+  const uint64_t cost = DecodingBytes(shared_call->request.body.size());
+  const auto task = [this, shared_call, work, cost] {
     Then then;
-    const HeldBytes decoding(accounts.decoding, DecodingBytes(shared_call->request.body.size()));
+    const HeldBytes decoding(accounts.decoding, cost);
     // A prompt that memory does not suffice for costs its own request, not the server.
     try {
       then = work(*shared_call);
@@ -377,7 +389,8 @@ void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
     shared_call->exchange->Post([shared_call, then = std::move(then)] {
       if (!shared_call->exchange->gone()) then(*shared_call);
     });
-  });
+  };
+  const std::optional<WorkQueue::Ticket> ticket = prepare.Add(task, cost);
   if (!ticket) {
     return RespondError(*shared_call,
                         {ApiErrorKind::kQueueFull,
@@ -502,10 +515,9 @@ Service::~Service() = default;
 std::vector<PlannedMemory> Service::PlanMemory(const ServiceOptions& options, int64_t max_model_len,
                                                int max_num_seqs) {
   const auto answer_tokens = static_cast<uint64_t>(max_num_seqs) * static_cast<uint64_t>(max_model_len);
-  return {
-      {"requests being decoded", kPrepareThreads * DecodingBytes(options.max_body_bytes), "max-body-size"},
-      {"answers in progress", answer_tokens * kAnswerBytesPerToken, "max-num-seqs x max-model-len"},
-      {"answers remembered", options.replay_bytes, "replay-size"}};
+  return {{"requests being decoded", AllDecodingBytes(options.max_body_bytes), "max-body-size"},
+          {"answers in progress", answer_tokens * kAnswerBytesPerToken, "max-num-seqs x max-model-len"},
+          {"answers remembered", options.replay_bytes, "replay-size"}};
 }
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {

@@ -5,8 +5,9 @@
 
 namespace millrace::api {
 
-WorkQueue::WorkQueue(int n_threads, size_t max_waiting) : max_waiting_(max_waiting) {
-  for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Run(); });
+WorkQueue::WorkQueue(int n_threads, size_t max_waiting, uint64_t cheap_cost)
+    : max_waiting_(max_waiting), cheap_cost_(cheap_cost) {
+  for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this, i] { Run(/*takes_all=*/i == 0); });
 }
 
 WorkQueue::~WorkQueue() {
@@ -18,15 +19,15 @@ WorkQueue::~WorkQueue() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-std::optional<WorkQueue::Ticket> WorkQueue::Add(std::function<void()> task) {
+std::optional<WorkQueue::Ticket> WorkQueue::Add(std::function<void()> task, uint64_t cost) {
   Ticket ticket{};
   {
     const std::lock_guard lock(mutex_);
     if (tasks_.size() >= max_waiting_) return std::nullopt;
     ticket = Ticket{next_ticket_++};
-    tasks_.push_back({ticket, std::move(task)});
+    tasks_.push_back({ticket, std::move(task), cost});
   }
-  arrived_.notify_one();
+  arrived_.notify_all();  // not every thread takes every task
   return ticket;
 }
 
@@ -39,17 +40,24 @@ void WorkQueue::Remove(Ticket ticket) {
   tasks_.erase(found);
 }
 
-void WorkQueue::Run() {
+std::optional<WorkQueue::Task> WorkQueue::Take(bool takes_all) {
+  const auto next =
+      std::ranges::find_if(tasks_, [&](const Task& task) { return takes_all || task.cost <= cheap_cost_; });
+  if (next == tasks_.end()) return std::nullopt;
+  Task task = std::move(*next);
+  tasks_.erase(next);
+  return task;
+}
+
+void WorkQueue::Run(bool takes_all) {
   while (true) {
-    std::function<void()> task;
+    std::optional<Task> task;
     {
       std::unique_lock lock(mutex_);
-      arrived_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+      arrived_.wait(lock, [&] { return stop_ || (task = Take(takes_all)).has_value(); });
       if (stop_) return;
-      task = std::move(tasks_.front().run);
-      tasks_.pop_front();
     }
-    task();
+    task->run();
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
+#include <list>
 #include <memory>
 #include <semaphore>
 #include <thread>
@@ -68,6 +70,51 @@ TEST_F(WorkQueueTest, ARemovedTaskIsDroppedAtOnceAndLeavesItsPlace) {
   Finish();
   queue_.Remove(*ticket);
   EXPECT_EQ(order_, (std::vector<int>{2, 3}));
+}
+
+// Starts on one of two threads and stays until it is let go.
+class HeldTask {
+ public:
+  HeldTask(WorkQueue& queue, uint64_t cost) {
+    queue.Add(
+        [this] {
+          began_.set_value();
+          go_on_.get_future().wait();
+        },
+        cost);
+  }
+  bool Began(std::chrono::milliseconds wait) {
+    return began_future_.wait_for(wait) == std::future_status::ready;
+  }
+  void Release() { go_on_.set_value(); }
+
+ private:
+  std::promise<void> began_, go_on_;
+  std::future<void> began_future_ = began_.get_future();
+};
+
+TEST(WorkQueueCosts, CheapTasksPassExpensiveOnesThatWaitForEachOther) {
+  constexpr auto kSoon = std::chrono::seconds(10);
+  constexpr auto kNot = std::chrono::milliseconds(50);
+  std::list<HeldTask> tasks;  // the queue's threads end before they go
+  WorkQueue queue(2, 16, /*cheap_cost=*/10);
+  HeldTask& first = tasks.emplace_back(queue, 90);
+  EXPECT_TRUE(first.Began(kSoon));
+  HeldTask& second = tasks.emplace_back(queue, 11);
+  EXPECT_FALSE(second.Began(kNot));
+  HeldTask& cheap = tasks.emplace_back(queue, 10);
+  EXPECT_TRUE(cheap.Began(kSoon));
+  HeldTask& next_cheap = tasks.emplace_back(queue, 0);
+  first.Release();
+  EXPECT_TRUE(second.Began(kSoon));  // before the cheap one, which came later
+  EXPECT_FALSE(next_cheap.Began(kNot));
+  cheap.Release();
+  EXPECT_TRUE(next_cheap.Began(kSoon));
+  second.Release();
+  HeldTask& last = tasks.emplace_back(queue, 1);
+  EXPECT_TRUE(last.Began(kSoon));  // the first thread takes them, too
+  last.Release();
+  next_cheap.Release();
 }
 
 }  // namespace
