@@ -32,11 +32,11 @@ std::optional<ServingPlan> TryCards(const formats::ModelConfig& config, const Se
   return *std::move(plan);
 }
 
-// The one change of the rig that makes it fit: what may be left out, then more cards like the smallest. All
-// routed experts take `experts_bytes`.
+// The one change of the rig that makes it fit: what may be left out, then more cards like the smallest, then
+// larger ones. All routed experts take `experts_bytes`; the fullest card lacks `lacking_bytes`.
 std::string RemedyOfRig(const formats::ModelConfig& config, const ServingOptions& options,
                         const AutomaticSizes& automatic, const rig::CardRigOptions& cards,
-                        uint64_t experts_bytes) {
+                        uint64_t experts_bytes, uint64_t lacking_bytes) {
   const auto with_sizes = [](const std::string& change, const ServingPlan& plan) {
     return fmt::format("{} (then {})", change, SettingsText(plan.settings));
   };
@@ -63,20 +63,20 @@ std::string RemedyOfRig(const formats::ModelConfig& config, const ServingOptions
     return with_sizes(fmt::format("{} more card{} of {}", more, more == 1 ? "" : "s", HumanBytes(smallest)),
                       *plan);
   }
-  return "";
+  return fmt::format("{} more on every card", HumanBytes(lacking_bytes));
 }
 
 // The most sessions of the length decided that fit on cards with `budget` beside their weights.
 Result<int64_t> MostSessions(const formats::ModelConfig& config, const ServingPlan& decided,
-                             const rig::MemoryBudget& budget, int64_t pages_of_session) {
+                             const rig::MemoryBudget& budget, int64_t pages_of_session,
+                             std::optional<int64_t> pool_pages) {
   MILLRACE_ASSIGN_OR_RETURN(
       const ServingPlan most,
       PlanServing(config, decided.options, {.max_num_seqs = true}, budget, PlanScope::kCard));
   if (!most.verdict.fits) return 0;
-  const engine::StepperOptions& stepper = most.options.load.stepper;
-  if (!stepper.kv_tokens) return stepper.max_num_seqs;
-  // A pool whose size is given: it holds no more than fit into it.
-  return std::min<int64_t>(stepper.max_num_seqs, *stepper.kv_tokens / stepper.page_tokens / pages_of_session);
+  const int64_t sequences = most.options.load.stepper.max_num_seqs;
+  // A pool whose size is given holds no more than fit into it.
+  return pool_pages ? std::min(sequences, *pool_pages / pages_of_session) : sequences;
 }
 
 }  // namespace
@@ -96,10 +96,11 @@ Result<CardServingPlan> PlanCards(const formats::ModelConfig& config, const Serv
   const int64_t pages = pages_for(plan.session_tokens);
   plan.session_bytes =
       static_cast<uint64_t>(pages) * model::PageLayout(layers, stepper.page_tokens).page_bytes;
-  plan.pool_tokens = (stepper.kv_tokens ? pages_for(*stepper.kv_tokens) : pages * stepper.max_num_seqs) *
-                     stepper.page_tokens;
+  std::optional<int64_t> pool_pages;  // that are asked for
+  if (stepper.kv_tokens) pool_pages = pages_for(*stepper.kv_tokens);
+  plan.pool_tokens = pool_pages.value_or(pages * stepper.max_num_seqs) * stepper.page_tokens;
   if (plan.rig.headroom_bytes() >= 0) {
-    MILLRACE_ASSIGN_OR_RETURN(plan.sessions, MostSessions(config, plan.serving, budget, pages));
+    MILLRACE_ASSIGN_OR_RETURN(plan.sessions, MostSessions(config, plan.serving, budget, pages, pool_pages));
   }
   plan.process = PlanProcess(config, plan.serving.options);
   plan.rig.HoldOnEachCard(plan.serving.memory.lines());
@@ -108,7 +109,8 @@ Result<CardServingPlan> PlanCards(const formats::ModelConfig& config, const Serv
     plan.remedy = setting
                       ? fmt::format("{} {}", setting->flag, setting->value)
                       : RemedyOfRig(config, options, automatic, cards,
-                                    plan.rig.expert_bytes * static_cast<uint64_t>(config.n_routed_experts));
+                                    plan.rig.expert_bytes * static_cast<uint64_t>(config.n_routed_experts),
+                                    static_cast<uint64_t>(-plan.rig.headroom_bytes()));
   }
   return plan;
 }

@@ -27,8 +27,7 @@ struct CardServingPlan {
   int64_t sessions = 0;
   int64_t pool_tokens = 0;  // of the pool that is planned
 
-  // When it does not fit: the one change that alone would make it, as one would type or say it; empty when
-  // none would.
+  // When it does not fit, the one change that alone would make it, as one would type or say it; else empty.
   std::string remedy;
 
   bool fits() const { return rig.headroom_bytes() >= 0; }

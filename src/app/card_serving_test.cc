@@ -87,6 +87,9 @@ TEST(CardServing, ADefaultPoolOrAGivenOneIsWhatIsPlanned) {
   EXPECT_EQ(plan.pool_tokens, 3 * kMillion);
   ExpectPages(plan, 3);
   EXPECT_EQ(plan.sessions, 3);
+  options.load.stepper.kv_tokens = 100;  // a page
+  options.load.stepper.max_model_len = 100;
+  EXPECT_EQ(Plan(options, {}, Unequal()).sessions, 1);
 }
 
 TEST(CardServing, ARefusalNamesCardTermsShortfallAndTheOneChange) {
@@ -121,6 +124,15 @@ TEST(CardServing, WeightsWithoutRoomNameWhatMayBeLeftOutOrMoreCards) {
   small.device_bytes.insert(small.device_bytes.end(), static_cast<size_t>(n), 24 * kGiB);
   EXPECT_TRUE(Plan(Sizes(kMillion, 1), context, small).fits());
   small.device_bytes.pop_back();
+  EXPECT_FALSE(Plan(Sizes(kMillion, 1), context, small).fits());
+
+  // Dense tensors alone are more than such a card has.
+  small.device_bytes.assign(3, 4 * kGiB);
+  const CardServingPlan larger = Plan(Sizes(kMillion, 1), context, small);
+  EXPECT_THAT(larger.remedy, HasSubstr(" GiB more on every card"));
+  for (uint64_t& bytes : small.device_bytes) bytes -= static_cast<uint64_t>(larger.rig.headroom_bytes());
+  EXPECT_TRUE(Plan(Sizes(kMillion, 1), context, small).fits());
+  small.device_bytes.front() -= kGiB;
   EXPECT_FALSE(Plan(Sizes(kMillion, 1), context, small).fits());
 }
 

@@ -130,8 +130,7 @@ std::string ShortfallText(const CardServingPlan& plan) {
   const auto n_lacking =
       std::ranges::count_if(plan.rig.cards, [](const auto& other) { return other.headroom_bytes() < 0; });
   text += fmt::format("; {} of {} cards lack memory\n", n_lacking, plan.rig.cards.size());
-  return text + (plan.remedy.empty() ? "no one change makes it fit: larger cards are needed\n"
-                                     : fmt::format("what would fit: {}\n", plan.remedy));
+  return text + fmt::format("what would fit: {}\n", plan.remedy);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "model/catalogue.h"
 
 namespace millrace::rig {
@@ -156,6 +157,13 @@ std::vector<int64_t> DivideExperts(std::span<const int64_t> free_bytes, int64_t 
 Result<CardRigPlan> PlanCardRig(const formats::ModelConfig& config, const CardRigOptions& options) {
   const int cards = static_cast<int>(options.device_bytes.size());
   if (cards == 0) return Error(ErrorCode::kInvalidArgument, "no card is given; give --device BYTES for each");
+  if (const uint64_t smallest = std::ranges::min(options.device_bytes); options.reserve_bytes >= smallest) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--device-reserve is {} and the smallest --device has {}: nothing is left for the "
+                    "model; give larger cards or a smaller reserve",
+                    HumanBytes(options.reserve_bytes), HumanBytes(smallest)));
+  }
   CardRigPlan plan;
   MILLRACE_ASSIGN_OR_RETURN(plan.tp, ChooseTp(config, options, cards));
   MILLRACE_ASSIGN_OR_RETURN(plan.ep, ChooseEp(config, options, cards));

@@ -65,7 +65,7 @@ struct CardRigPlan {
 
 // Experts are divided so that the least headroom is as large as can be, and among such divisions as evenly as
 // can be, because a step waits for the card with the most. kInvalidArgument, naming flag, value and what is
-// possible, for a tp or ep that does not divide the model or the cards.
+// possible, for a tp or ep that does not divide the model or the cards, and for a reserve that fills one.
 Result<CardRigPlan> PlanCardRig(const formats::ModelConfig& config, const CardRigOptions& options);
 
 // How many of `n_experts` each group gets when each expert takes `expert_bytes` of each card of its group.

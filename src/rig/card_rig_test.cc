@@ -115,6 +115,7 @@ TEST(CardRig, WhatCannotBeDividedIsRefusedByName) {
   EXPECT_THAT(message({.device_bytes = std::vector<uint64_t>(4, 84 * kGiB), .ep = 3}),
               HasSubstr("--ep is 3; 4 cards and experts of 72 blocks of 32 rows can be divided by 1, 2, 4"));
   EXPECT_THAT(message({}), HasSubstr("no card is given"));
+  EXPECT_THAT(message({.device_bytes = {96 * kGiB, kGiB}}), HasSubstr("--device-reserve is 1.00 GiB"));
 }
 
 TEST(CardRig, ARigThatIsTooSmallSaysHowMuchIsMissing) {
