@@ -78,15 +78,13 @@ NameLookup SystemLookUp(const std::string& host, const std::string& port) {
   return found;
 }
 
-asio::awaitable<NameLookup> LookUp(NameLookupFunction function, std::string host, std::string port,
-                                   std::chrono::steady_clock::time_point deadline) {
+asio::awaitable<NameLookup> LookUp(const NameLookupFunction& function, const std::string& host,
+                                   const std::string& port, std::chrono::steady_clock::time_point deadline) {
   if (std::optional<NameLookup> known = InNumbers(host, port)) co_return *std::move(known);
   const auto asked = std::make_shared<Asked>();
   asio::steady_timer timer(co_await asio::this_coro::executor, deadline);
   const Waiting waiting(asked, timer);
-  std::thread([asked, function = std::move(function), host = std::move(host), port = std::move(port)] {
-    Tell(asked, function(host, port));
-  }).detach();
+  std::thread([asked, function, host, port] { Tell(asked, function(host, port)); }).detach();
   co_await timer.async_wait(kTuple);
   const std::lock_guard lock(asked->mutex);
   if (asked->found) co_return *std::move(asked->found);

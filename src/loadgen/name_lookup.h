@@ -25,8 +25,9 @@ NameLookup SystemLookUp(const std::string& host, const std::string& port);
 
 // What `function` finds, or boost::asio::error::timed_out at `deadline`; the thread that still asks then is
 // left alone, and nothing waits for it. Addresses in numbers need no lookup. Destroying the coroutine is
-// leaving it, too.
-boost::asio::awaitable<NameLookup> LookUp(NameLookupFunction function, std::string host, std::string port,
+// leaving it, too. The arguments must live until the answer is there.
+boost::asio::awaitable<NameLookup> LookUp(const NameLookupFunction& function, const std::string& host,
+                                          const std::string& port,
                                           std::chrono::steady_clock::time_point deadline);
 
 }  // namespace millrace::loadgen
