@@ -56,15 +56,22 @@ class Mailbox {
   bool closed_ = false;            // guarded by mutex_
 };
 
-// The sink, and with it the memory of its request's prompt, for as long as the loop holds the request.
-std::shared_ptr<TokenSink> WithMemory(std::shared_ptr<TokenSink> sink, ByteReservation memory) {
+// A prompt and its memory, for as long as a sequence that has not begun holds it.
+std::shared_ptr<const std::vector<TokenId>> WithMemory(std::vector<TokenId> prompt, ByteReservation memory) {
   struct Holder {
-    std::shared_ptr<TokenSink> sink;
+    std::vector<TokenId> prompt;
     ByteReservation memory;
   };
-  TokenSink* const raw = sink.get();
-  const auto holder = std::make_shared<Holder>(Holder{std::move(sink), std::move(memory)});
-  return std::shared_ptr<TokenSink>(holder, raw);
+  const auto holder = std::make_shared<Holder>(Holder{std::move(prompt), std::move(memory)});
+  return {holder, &holder->prompt};
+}
+
+// What a request takes while it waits: its prompt once, its lists for every sequence.
+uint64_t WaitingBytes(const GenerationRequest& request, size_t sequences) {
+  const SamplingParams& sampling = request.sampling;
+  return request.prompt.size() * sizeof(TokenId) +
+         sequences * (sampling.logit_bias.size() * sizeof(LogitBias) +
+                      sampling.stop_token_ids.size() * sizeof(TokenId));
 }
 
 }  // namespace
@@ -75,9 +82,11 @@ struct Engine::Impl {
         vocab_size(model->vocab_size()),
         max_model_len(model->max_model_len()),
         loop(std::move(model), engine_options, board),
-        held(std::vector<PlannedMemory>{{"logits and sampling",
-                                         LogitsAndSamplingBytes(vocab_size, options.max_num_seqs)}},
-             ledger),
+        held(
+            std::vector<PlannedMemory>{
+                {"logits and sampling", LogitsAndSamplingBytes(vocab_size, options.max_num_seqs)},
+                {"sequence tokens", SequenceTokenBytes(max_model_len, options.max_num_seqs)}},
+            ledger),
         watchdog(board, engine_options.watchdog) {
     const uint64_t prompt_bytes = PromptBytes(max_model_len, options);
     prompts = ByteBudget::Create(prompt_bytes);
@@ -137,6 +146,10 @@ uint64_t PromptBytes(int64_t max_model_len, const EngineOptions& options) {
          sizeof(TokenId);
 }
 
+uint64_t SequenceTokenBytes(int64_t max_model_len, int max_num_seqs) {
+  return static_cast<uint64_t>(max_num_seqs) * static_cast<uint64_t>(max_model_len) * sizeof(TokenId);
+}
+
 uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs) {
   const uint64_t row = static_cast<uint64_t>(vocab_size) * sizeof(float);
   return static_cast<uint64_t>(max_num_seqs) * (row + TokenHistory::Bytes(vocab_size)) +
@@ -160,7 +173,17 @@ int64_t Engine::vocab_size() const {
   return impl_->vocab_size;
 }
 
+uint64_t Engine::prompt_bytes() const {
+  return PromptBytes(impl_->max_model_len, impl_->options);
+}
+
 Result<SeqId> Engine::Submit(GenerationRequest request, std::shared_ptr<TokenSink> sink) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<SeqId> ids, SubmitChoices(std::move(request), {&sink, 1}));
+  return ids.front();
+}
+
+Result<std::vector<SeqId>> Engine::SubmitChoices(GenerationRequest request,
+                                                 std::span<const std::shared_ptr<TokenSink>> sinks) {
   MILLRACE_RETURN_IF_ERROR(ValidatePrompt(request.prompt, impl_->vocab_size, impl_->max_model_len));
   MILLRACE_RETURN_IF_ERROR(ValidateSampling(request.sampling, impl_->vocab_size));
   std::lock_guard lock(impl_->submit_mutex);
@@ -169,24 +192,37 @@ Result<SeqId> Engine::Submit(GenerationRequest request, std::shared_ptr<TokenSin
   }
   const EngineOptions& options = impl_->options;
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  std::optional<ByteReservation> memory = impl_->prompts->Reserve(request.prompt.size() * sizeof(TokenId));
+  const uint64_t waiting_bytes = WaitingBytes(request, sinks.size());
+  if (waiting_bytes > prompt_bytes()) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the prompt and the lists of its {} choices (logit_bias, stop_token_ids) take {}, "
+                    "and this server has {} for those of all that waits; lower n or shorten the lists",
+                    sinks.size(), HumanBytes(waiting_bytes), HumanBytes(prompt_bytes())));
+  }
+  std::optional<ByteReservation> memory = impl_->prompts->Reserve(waiting_bytes);
   if (!memory) {
     return Error(ErrorCode::kResourceExhausted,
-                 fmt::format("the prompts of running and waiting requests fill the {} set aside for them, {} "
+                 fmt::format("the prompts of waiting requests fill the {} set aside for them, {} "
                              "more tokens do not fit; try again later",
-                             HumanBytes(PromptBytes(impl_->max_model_len, options)), prompt_tokens));
+                             HumanBytes(prompt_bytes()), prompt_tokens));
   }
-  if (!impl_->board.TryJoinQueue(options.max_num_seqs + options.max_queue, prompt_tokens)) {
+  if (!impl_->board.TryJoinQueue(capacity(), prompt_tokens, static_cast<int>(sinks.size()))) {
     return Error(
         ErrorCode::kResourceExhausted,
-        fmt::format("the queue is full: {} requests are running or waiting ({} slots, {} places in the "
-                    "queue); try again later",
-                    options.max_num_seqs + options.max_queue, options.max_num_seqs, options.max_queue));
+        fmt::format("the queue is full: it has no place for {} more beside those that run or wait ({} slots, "
+                    "{} places in the queue); try again later",
+                    sinks.size(), options.max_num_seqs, options.max_queue));
   }
-  const SeqId id{impl_->next_id++};
-  impl_->mailbox.Send(QueuedRequest{id, std::move(request), WithMemory(std::move(sink), *std::move(memory)),
-                                    std::chrono::steady_clock::now()});
-  return id;
+  const auto prompt = WithMemory(std::move(request.prompt), *std::move(memory));
+  request.prompt = {};
+  std::vector<SeqId> ids;
+  for (const std::shared_ptr<TokenSink>& sink : sinks) {
+    const SeqId id = ids.emplace_back(SeqId{impl_->next_id++});
+    impl_->mailbox.Send(QueuedRequest{id, request, sink, std::chrono::steady_clock::now(), prompt});
+    ++request.sampling.seed;
+  }
+  return ids;
 }
 
 void Engine::Cancel(SeqId id) {

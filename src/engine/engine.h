@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/ledger.h"
@@ -33,9 +35,13 @@ struct EngineOptions {
   WatchdogOptions watchdog = {};
 };
 
-// Bytes for the prompts of running and waiting requests: each running one may be of full length, and as many
-// wait as the queue has places, of 16,384 tokens in the mean. Longer ones wait in smaller numbers.
+// Bytes for the prompts of requests that wait, one for all choices of a request: as many as there are slots
+// may be of full length, and as many as the queue has places of 16,384 tokens in the mean. Longer ones wait
+// in smaller numbers.
 uint64_t PromptBytes(int64_t max_model_len, const EngineOptions& options);
+
+// Bytes of the tokens of running sequences, prompt and generated: room for a full length in each slot.
+uint64_t SequenceTokenBytes(int64_t max_model_len, int max_num_seqs);
 
 // Bytes of an engine's own buffers: for every sequence a row of logits and its token history, and the
 // sampler.
@@ -52,7 +58,8 @@ uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs);
 // What a sink or the model throws is caught here and ends the requests concerned with kError.
 class Engine {
  public:
-  // Opens the accounts "logits and sampling" and "prompts" in `ledger` (optional, outlives the engine).
+  // Opens the accounts "logits and sampling", "sequence tokens" and "prompts" in `ledger` (optional, outlives
+  // the engine).
   Engine(std::unique_ptr<StepModel> model, EngineOptions options, MemoryLedger* ledger = nullptr);
   // Cancels what is left and joins.
   ~Engine();
@@ -63,6 +70,8 @@ class Engine {
   // Sequences that may run and wait together.
   int capacity() const;
   int64_t vocab_size() const;
+  // What the prompts of all that waits may take together, PromptBytes: one request with more never gets in.
+  uint64_t prompt_bytes() const;
 
   // Queues a request; `sink` lives until after OnFinish. Errors at once: prompt empty or too long for the
   // model (kInvalidArgument), a token id outside the vocabulary, sampling parameters out of range
@@ -70,6 +79,10 @@ class Engine {
   // (kUnavailable).
   // After an error the sink is never called.
   Result<SeqId> Submit(GenerationRequest request, std::shared_ptr<TokenSink> sink);
+  // As many sequences of one request as there are `sinks`, at least one: all or none. They share the prompt;
+  // sequence i has the seed of the request + i. Ids in the order of the sinks.
+  Result<std::vector<SeqId>> SubmitChoices(GenerationRequest request,
+                                           std::span<const std::shared_ptr<TokenSink>> sinks);
 
   // The sequence leaves its slot within one step and its sink gets OnFinish(kCancelled). Unknown or finished
   // ids are ignored.

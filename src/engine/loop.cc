@@ -66,6 +66,7 @@ Loop::Loop(std::unique_ptr<StepModel> model, const EngineOptions& options, Stats
   for (size_t i = 0; i < slots; ++i) {
     free_histories_.push_back(
         &histories_.emplace_back(model_->vocab_size(), options.repetition_limit_tokens));
+    free_tokens_.emplace_back().reserve(static_cast<size_t>(model_->max_model_len()));
   }
 }
 
@@ -74,6 +75,8 @@ Loop::~Loop() {
 }
 
 void Loop::Enqueue(QueuedRequest request) {
+  if (request.prompt == nullptr)
+    request.prompt = std::make_shared<const std::vector<TokenId>>(std::move(request.request.prompt));
   queue_.push_back(std::move(request));
 }
 
@@ -218,7 +221,6 @@ void Loop::Admit() {
       Running sequence(std::move(queue_.front()));
       if (!TryBegin(sequence)) {
         queue_.front() = std::move(sequence.queued);
-        queue_.front().request.prompt = std::move(sequence.tokens);
         return;
       }
       queue_.pop_front();
@@ -237,7 +239,7 @@ bool Loop::TryBegin(Running& sequence) {
   std::optional<Error> error;
   StartedSequence started;
   const Status called = Guarded("making room for the sequence", [&] {
-    auto made = model_->NewSequence(sequence.tokens);
+    auto made = model_->NewSequence(sequence.begun() ? sequence.tokens : *sequence.queued.prompt);
     if (made.ok()) {
       started = std::move(made).value();
     } else {
@@ -256,6 +258,7 @@ bool Loop::TryBegin(Running& sequence) {
   }
   sequence.state = std::move(started.sequence);
   sequence.seen = started.length;
+  if (!sequence.begun()) TakePrompt(sequence);
   sequence.begun_with = std::ssize(sequence.tokens);
   board_.OnAdmitted(sequence.begun_with, started.length, started.replayed_tokens);
   if (!sequence.cached_tokens) {
@@ -264,6 +267,15 @@ bool Loop::TryBegin(Running& sequence) {
   }
   if (const Status begun = BeginTokens(sequence); !begun.ok()) Fail(sequence, begun.error());
   return true;
+}
+
+void Loop::TakePrompt(Running& sequence) {
+  // One for each slot is enough: none is admitted from the queue while a preempted one waits for its slot.
+  MILLRACE_CHECK(!free_tokens_.empty(), "more sequences have begun than there are slots");
+  sequence.tokens = std::move(free_tokens_.back());
+  free_tokens_.pop_back();
+  sequence.tokens.assign(sequence.queued.prompt->begin(), sequence.queued.prompt->end());
+  sequence.queued.prompt.reset();
 }
 
 Status Loop::BeginTokens(Running& sequence) {
@@ -444,6 +456,10 @@ void Loop::Leave(Running sequence) {
                           .error = std::move(sequence.error)};
   // Counted before the sink hears of it: who sees the end may count on the free slot.
   board_.OnLeft(held_slot, event);
+  if (sequence.begun()) {
+    sequence.tokens.clear();
+    free_tokens_.push_back(std::move(sequence.tokens));
+  }
   const std::string& request_id = sequence.queued.request.request_id;
   LogFinished(request_id, event);
   const Status told = Guarded(kReceiver, [&] { sequence.queued.sink->OnFinish(event); });

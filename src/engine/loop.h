@@ -28,6 +28,9 @@ struct QueuedRequest {
   GenerationRequest request;
   std::shared_ptr<TokenSink> sink;
   std::chrono::steady_clock::time_point submitted;
+  // The choices of one request share it; nullptr: it is in `request`, until it is enqueued. Let go of once
+  // the sequence has begun.
+  std::shared_ptr<const std::vector<TokenId>> prompt = nullptr;
 };
 
 // All sequences, waiting and running, and what a step does to them: make room, admit, schedule, run, sample,
@@ -60,16 +63,14 @@ class Loop {
 
   struct Running {
     explicit Running(QueuedRequest request)
-        : queued(std::move(request)),
-          tokens(std::move(queued.request.prompt)),
-          prompt_tokens(static_cast<int64_t>(tokens.size())) {}
+        : queued(std::move(request)), prompt_tokens(std::ssize(*queued.prompt)) {}
 
-    QueuedRequest queued;  // its prompt is in `tokens`
+    QueuedRequest queued;
     std::unique_ptr<StepSequence> state = nullptr;
     TokenHistory* history = nullptr;  // one of histories_, with `state`
     std::unique_ptr<TokenConstraint> constraint = nullptr;
     NextToken allowed = AnyToken{};  // the constraint's word for the next draw; views into it
-    std::vector<TokenId> tokens;     // prompt and generated
+    std::vector<TokenId> tokens;     // prompt and generated, once begun; has room for all that may come
     int64_t prompt_tokens = 0;
     int64_t seen = 0;                                     // tokens that the model's state holds
     int64_t begun_with = 0;                               // tokens that its state was begun with
@@ -80,7 +81,8 @@ class Loop {
     std::optional<Error> error = std::nullopt;
 
     const SamplingParams& sampling() const { return queued.request.sampling; }
-    int64_t generated() const { return std::ssize(tokens) - prompt_tokens; }
+    bool begun() const { return !tokens.empty(); }
+    int64_t generated() const { return begun() ? std::ssize(tokens) - prompt_tokens : 0; }
     // Tokens that the model has to see before it can give logits.
     int64_t tokens_left() const { return std::ssize(tokens) - seen; }
     // Reads what it was begun with, not yet what it generates.
@@ -100,6 +102,8 @@ class Loop {
   void PreemptLast();
   // Whether trying to admit is in vain: nothing has left, and no page has come free, since that did not help.
   bool PoolStaysFull();
+  // Gives a sequence that begins for the first time room for its tokens, its prompt in it.
+  void TakePrompt(Running& sequence);
   // Takes the sequence's state and history away.
   void GiveUpState(Running& sequence);
   // Fills batch_ and items_; returns how many items want logits.
@@ -142,6 +146,7 @@ class Loop {
 
   std::vector<TokenHistory> histories_;  // [max_num_seqs]
   std::vector<TokenHistory*> free_histories_;
+  std::vector<std::vector<TokenId>> free_tokens_;  // room for a sequence of full length each
 
   // Scratch of one token, as long as its request makes it.
   std::vector<TokenId> withheld_;  // before min_tokens

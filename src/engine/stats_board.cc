@@ -13,12 +13,13 @@ double Seconds(StatsBoard::Clock::duration duration) {
 
 }  // namespace
 
-bool StatsBoard::TryJoinQueue(int capacity, int64_t prompt_tokens) {
+bool StatsBoard::TryJoinQueue(int capacity, int64_t prompt_tokens, int sequences) {
   std::lock_guard lock(mutex_);
-  if (stats_.waiting + stats_.running >= capacity) return false;
-  ++stats_.waiting;
-  stats_.waiting_tokens += prompt_tokens;
-  if (unreported_++ == 0) progress_at_ = Clock::now();
+  if (stats_.waiting + stats_.running + sequences > capacity) return false;
+  stats_.waiting += sequences;
+  stats_.waiting_tokens += sequences * prompt_tokens;
+  if (unreported_ == 0) progress_at_ = Clock::now();
+  unreported_ += sequences;
   return true;
 }
 

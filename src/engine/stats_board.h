@@ -68,8 +68,8 @@ class StatsBoard {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Takes a place in the queue unless `capacity` requests are already waiting or running.
-  bool TryJoinQueue(int capacity, int64_t prompt_tokens);
+  // Takes a place in the queue for each of `sequences`, or none: when more than `capacity` would wait or run.
+  bool TryJoinQueue(int capacity, int64_t prompt_tokens, int sequences = 1);
 
   // From the queue into a slot, with so many tokens; see EngineStats.
   void OnAdmitted(int64_t tokens, int64_t cached, int64_t replayed);
