@@ -16,10 +16,11 @@ void BufferedExchange::Wake() {
   if (wake_) wake_();
 }
 
-bool BufferedExchange::ReserveOutput(size_t bytes) {
+bool BufferedExchange::ReserveOutput(size_t bytes, size_t kept) {
   if (!room_.shared) return true;
   // Only this thread reserves of the connection's own, so what is free of it stays free.
-  const size_t own_bytes = std::min(bytes, room_.own_bytes - room_.own->reserved_bytes());
+  const size_t taken = std::min(room_.own_bytes, room_.own->reserved_bytes() + kept);
+  const size_t own_bytes = std::min(bytes, room_.own_bytes - taken);
   std::optional<ByteReservation> shared = room_.shared->Reserve(bytes - own_bytes);
   if (!shared) return false;
   std::optional<ByteReservation> own = room_.own->Reserve(own_bytes);
@@ -29,37 +30,40 @@ bool BufferedExchange::ReserveOutput(size_t bytes) {
   return true;
 }
 
-HttpResponse BufferedExchange::Refusal(HttpResponse response) const {
-  const size_t bytes = response.body.size();
+ApiError BufferedExchange::Refusal(size_t bytes) const {
   const size_t most = room_.own_bytes + room_.shared_bytes;
-  const ApiError error =
-      bytes > most
-          ? ApiError{ApiErrorKind::kBodyTooLarge,
-                     fmt::format(
-                         "The answer has {} bytes, more than the {} that this server can hold for one: "
-                         "ask for less, or have it started with a larger --max-unread-total.",
-                         bytes, most),
-                     ""}
-          : ApiError{ApiErrorKind::kOverloaded,
-                     fmt::format("The answer has {} bytes, and other clients' unread answers fill the memory "
-                                 "set aside for them (--max-unread-total); retry shortly.",
-                                 bytes),
-                     ""};
-  spdlog::warn("answered with an error: {}", error.message);
-  return ErrorResponse(error, std::move(response.headers), {dialect_, {}});
+  return bytes > most
+             ? ApiError{ApiErrorKind::kBodyTooLarge,
+                        fmt::format(
+                            "The answer has {} bytes, more than the {} that this server can hold for one: "
+                            "ask for less, or have it started with a larger --max-unread-total.",
+                            bytes, most),
+                        ""}
+             : ApiError{
+                   ApiErrorKind::kOverloaded,
+                   fmt::format("The answer has {} bytes, and other clients' unread answers fill the memory "
+                               "set aside for them (--max-unread-total); retry shortly.",
+                               bytes),
+                   ""};
 }
 
-void BufferedExchange::Send(HttpResponse response) {
+SentAnswer BufferedExchange::Send(HttpResponse response) {
   MILLRACE_CHECK(!answered_, "a handler answered one request twice");
   answered_ = true;
   ended_ = true;
-  if (gone_) return;
-  if (!ReserveOutput(response.body.size())) {
-    response = Refusal(std::move(response));
-    (void)ReserveOutput(response.body.size());  // small: of the connection's own
+  SentAnswer sent{response.status, response.body.size()};
+  if (gone_) return sent;
+  const bool has_memory = response.body_memory.bytes() >= response.body.size();
+  if (!has_memory && !ReserveOutput(response.body.size(), /*kept=*/0)) {
+    const ApiError error = Refusal(response.body.size());
+    spdlog::warn("answered with an error: {}", error.message);
+    response = ErrorResponse(error, std::move(response.headers), {dialect_, {}});
+    (void)ReserveOutput(response.body.size(), /*kept=*/0);  // small: of the connection's own
+    sent = {response.status, response.body.size(), error.code()};
   }
   head_ = std::move(response);
   Wake();
+  return sent;
 }
 
 void BufferedExchange::BeginStream(HttpResponse head, std::function<std::string()> idle_filler) {
@@ -72,16 +76,25 @@ void BufferedExchange::BeginStream(HttpResponse head, std::function<std::string(
   Wake();
 }
 
-void BufferedExchange::Write(std::string_view bytes) {
+bool BufferedExchange::Write(std::string_view bytes) {
   MILLRACE_CHECK(streaming_ && !ended_, "Write outside BeginStream and EndStream");
-  if (gone_) return;
+  if (gone_) return true;
   // One write may be larger than the bound (a whole answer repeated at its end): no reader is to blame for
   // it.
   largest_write_ = std::max(largest_write_, bytes.size());
-  if (output_.size() + bytes.size() > room_.max_stream_bytes + largest_write_) return MarkTooSlow();
-  if (!ReserveOutput(bytes.size())) return MarkTooSlow();
+  if (output_.size() + bytes.size() > room_.max_stream_bytes + largest_write_) {
+    MarkTooSlow();
+    return true;
+  }
+  if (!ReserveOutput(bytes.size(), refused_write_ ? 0 : room_.last_word_bytes)) {
+    const bool to_blame = output_.size() + room_.last_word_bytes >= room_.own_bytes;
+    if (to_blame) MarkTooSlow();
+    refused_write_ = !to_blame;
+    return to_blame;
+  }
   output_ += bytes;
   Wake();
+  return true;
 }
 
 void BufferedExchange::EndStream(StreamEnd end) {

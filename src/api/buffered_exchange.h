@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "api/api_error.h"
 #include "api/dialect.h"
 #include "api/exchange.h"
 #include "base/byte_budget.h"
@@ -21,6 +22,7 @@ struct OutputRoom {
   std::shared_ptr<ByteBudget> shared = nullptr;
   size_t own_bytes = 0;  // the budgets' limits
   size_t shared_bytes = 0;
+  size_t last_word_bytes = 0;  // of the connection's own, kept for what a stream without room ends with
 };
 
 // The exchange of the HTTP server: collects what the handler says until the connection takes it. Knows no
@@ -32,14 +34,15 @@ class BufferedExchange final : public Exchange {
   using Poster = std::function<void(std::function<void()>)>;
 
   // What waits, and what was taken last, is reserved of `room`. A whole answer that finds none is replaced by
-  // an error in `dialect`; a stream that finds none is too slow.
+  // an error in `dialect`; a stream that finds none is refused the write, or is too slow when its client has
+  // left as much unread as its own part holds.
   BufferedExchange(Poster poster, OutputRoom room, Dialect dialect = Dialect::kOpenAi)
       : poster_(std::move(poster)), room_(std::move(room)), dialect_(dialect) {}
 
   void Post(std::function<void()> task) override { poster_(std::move(task)); }
-  void Send(HttpResponse response) override;
+  SentAnswer Send(HttpResponse response) override;
   void BeginStream(HttpResponse head, std::function<std::string()> idle_filler) override;
-  void Write(std::string_view bytes) override;
+  bool Write(std::string_view bytes) override;
   void EndStream(StreamEnd end) override;
   void SetOnGone(std::function<void()> on_gone) override;
   bool gone() const override { return gone_; }
@@ -74,10 +77,11 @@ class BufferedExchange final : public Exchange {
   };
 
   void Wake();
-  // False when what waits for this client and others leaves no room for `bytes` more.
-  bool ReserveOutput(size_t bytes);
-  // What to answer instead of `response`, for which there is no room.
-  HttpResponse Refusal(HttpResponse response) const;
+  // False when what waits for this client and others leaves no room for `bytes` more. `kept`: of the
+  // connection's own, not to be touched.
+  bool ReserveOutput(size_t bytes, size_t kept);
+  // What to say instead of an answer of so many bytes, for which there is no room.
+  ApiError Refusal(size_t bytes) const;
 
   Poster poster_;
   OutputRoom room_;
@@ -91,6 +95,7 @@ class BufferedExchange final : public Exchange {
   OutputMemory taken_memory_;   // of what TakeHead or TakeOutput gave last
   size_t largest_write_ = 0;
   bool answered_ = false;
+  bool refused_write_ = false;
   bool streaming_ = false;
   bool ended_ = false;
   bool failed_ = false;

@@ -56,6 +56,7 @@ class SharedOutputTest : public ::testing::Test {
  protected:
   static constexpr size_t kOwn = 2000;
   static constexpr size_t kShared = 5000;
+  static constexpr size_t kLastWord = 300;
 
   std::unique_ptr<BufferedExchange> Connect(Dialect dialect = Dialect::kOpenAi) {
     own_.push_back(ByteBudget::Create(kOwn));
@@ -128,6 +129,37 @@ TEST_F(SharedOutputTest, AStreamThatFillsItsOwnPartWhenNothingElseIsLeftIsTooSlo
   EXPECT_EQ(reserved_bytes(), kOwn + kShared);
 }
 
+// One that kept up, and whose next events are larger than what is left.
+TEST_F(SharedOutputTest, AWriteWithoutRoomIsRefusedAndALastWordFindsSome) {
+  const auto slow = ConnectStream();
+  slow->Write(std::string(kOwn + kShared, 'x'));
+  own_.push_back(ByteBudget::Create(kOwn));
+  BufferedExchange stream([](const std::function<void()>& task) { task(); },
+                          OutputRoom{10 * kShared, own_.back(), shared_, kOwn, kShared, kLastWord});
+  stream.BeginStream({}, nullptr);
+  (void)stream.TakeHead();
+  EXPECT_TRUE(stream.Write(std::string(kOwn - kLastWord, 'x')));
+  (void)stream.TakeOutput();  // is being written
+  EXPECT_FALSE(stream.Write("x"));
+  EXPECT_FALSE(stream.gone());
+  EXPECT_FALSE(stream.Write(std::string(kLastWord + 1, 'x')));
+  EXPECT_TRUE(stream.Write(std::string(kLastWord, 'x')));
+  EXPECT_EQ(stream.TakeOutput().size(), kLastWord);
+}
+
+TEST_F(SharedOutputTest, AnAnswerThatBringsItsMemoryNeedsNoRoom) {
+  const auto slow = ConnectStream();
+  slow->Write(std::string(kOwn + kShared, 'x'));
+  const auto answers = ByteBudget::Create(10 * kShared);
+  const auto whole = Connect();
+  HttpResponse response = Answer(2 * kShared);
+  response.body_memory = answers->Reserve(2 * kShared).value();
+  EXPECT_EQ(whole->Send(std::move(response)).status, 200);
+  EXPECT_EQ(answers->reserved_bytes(), 2 * kShared);
+  EXPECT_EQ(whole->TakeHead()->body.size(), 2 * kShared);
+  EXPECT_EQ(answers->reserved_bytes(), 0u);
+}
+
 TEST_F(SharedOutputTest, AWholeAnswerWithoutRoomIsAnErrorThatSaysSo) {
   const auto slow = ConnectStream();
   slow->Write(std::string(kOwn + kShared, 'x'));
@@ -135,10 +167,13 @@ TEST_F(SharedOutputTest, AWholeAnswerWithoutRoomIsAnErrorThatSaysSo) {
   probe->Send(Answer(kOwn));
   EXPECT_EQ(probe->TakeHead()->status, 200);
   const auto answer = Connect();
-  answer->Send(Answer(kOwn + 1));
+  const SentAnswer sent = answer->Send(Answer(kOwn + 1));
+  EXPECT_EQ(sent.status, 503);
+  EXPECT_EQ(sent.error_code, "overloaded");
   EXPECT_FALSE(answer->gone());
   const HttpResponse refusal = answer->TakeHead().value();
   EXPECT_EQ(refusal.status, 503);
+  EXPECT_EQ(refusal.body.size(), sent.body_bytes);
   EXPECT_THAT(refusal.body, HasSubstr("2001 bytes"));
   EXPECT_THAT(refusal.headers, Contains(Pair("X-Request-Id", "r1")));
   EXPECT_THAT(refusal.headers, Contains(Pair("Retry-After", _)));

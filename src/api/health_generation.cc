@@ -43,7 +43,10 @@ void AnswerWithOneToken(engine::Engine& engine, TokenId first, std::shared_ptr<E
   request.sampling.temperature = 0;
   request.sampling.max_tokens = 1;
   const auto submitted = engine.Submit(std::move(request), std::make_shared<OneToken>(exchange));
-  if (!submitted.ok()) return exchange->Send(Health(false, submitted.error().message()));
+  if (!submitted.ok()) {
+    exchange->Send(Health(false, submitted.error().message()));
+    return;
+  }
   exchange->SetOnGone([&engine, id = *submitted] { engine.Cancel(id); });
 }
 

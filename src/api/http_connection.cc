@@ -44,6 +44,7 @@ constexpr int kMaxUnsentBytes = 128 << 10;       // in the kernel, before a writ
 constexpr size_t kMaxPipelinedBytes = 64 << 10;  // kept of what is sent ahead of an answer
 constexpr size_t kCoroutineBytes = 16 << 10;     // frames, handlers, socket and timers of one connection
 constexpr size_t kOwnOutputBytes = 256 << 10;    // of a connection's queued output, whatever others leave
+constexpr size_t kLastWordBytes = 4 << 10;       // of that, for what a stream without room ends with
 constexpr int kMaxRefusals = 64;                 // connections above the limit that are told so, at a time
 
 bool IsHttpError(const error_code& failure) {
@@ -292,7 +293,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     exchange_ = std::make_shared<BufferedExchange>(
         [gate = shared_.gate](std::function<void()> task) { gate->Post(std::move(task)); },
         OutputRoom{shared_.options.max_output_bytes, own_outputs_, shared_.outputs, kOwnOutputBytes,
-                   shared_.options.max_outputs_bytes},
+                   shared_.options.max_outputs_bytes, kLastWordBytes},
         DialectOf(request.path));
     exchange_->SetWake([this] { OnExchangeChange(); });
     stream_.expires_never();  // of the watching read; each write sets its own
@@ -307,7 +308,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     }
     exchange_->MarkDelivered();
     co_await StopWatching();
-    const bool keep = delivered && mode.keep_alive && !overrun_ && !exchange_->failed();
+    const bool keep =
+        delivered && mode.keep_alive && !overrun_ && !NothingMoreComes() && !exchange_->failed();
     exchange_.reset();
     co_return keep ? Next::kKeep : Next::kClose;
   }
@@ -318,6 +320,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     wake_.cancel();
     if (exchange_->too_slow()) Reset();
   }
+
+  // The client has ended its sending side, and no request that it sent ahead is left.
+  bool NothingMoreComes() const { return ended_sending_ && buffer_.size() == 0; }
 
   // Closes and frees what the kernel holds for a client that does not read, which a plain close would keep
   // for minutes.
@@ -354,7 +359,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     while (true) {
       const auto [failure, n] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
       buffer_.commit(n);
-      if (failure && !stop_watching_ && !exchange_->ended()) exchange_->MarkGone();
+      if (failure && !stop_watching_) {
+        ended_sending_ = true;
+        if (!exchange_->ended()) exchange_->MarkGone();
+      }
       if (failure || stop_watching_) co_return;
       if (buffer_.size() > kMaxPipelinedBytes) {  // an end is only seen behind all that is sent
         buffer_.clear();
@@ -382,8 +390,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     bool head_sent = false;
     while (!exchange.gone()) {
       if (std::optional<HttpResponse> head = exchange.TakeHead()) {
-        mode.keep_alive =
-            mode.keep_alive && !shared_.stopping && !overrun_ && !(exchange.streaming() && mode.http_1_0);
+        mode.keep_alive = mode.keep_alive && !shared_.stopping && !overrun_ && !NothingMoreComes() &&
+                          !(exchange.streaming() && mode.http_1_0);
         if (!exchange.streaming()) co_return co_await WriteWhole(std::move(*head), mode);
         if (!co_await WriteStreamHead(*head, mode)) co_return false;
         head_sent = true;
@@ -501,6 +509,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool idle_ = false;
   bool watching_ = false;
   bool stop_watching_ = false;
+  bool ended_sending_ = false;
   bool overrun_ = false;  // requests sent ahead were dropped: the connection cannot go on
 };
 

@@ -35,11 +35,14 @@ RequestTarget SplitTarget(std::string_view target);
 // The value of the first header of that name (case-insensitive); empty when there is none.
 std::string_view FindHeader(const HttpHeaders& headers, std::string_view name);
 
+// Moves only, because of its body's memory.
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   HttpHeaders headers;  // besides Content-Type, Content-Length and Connection
   std::string body;     // empty for the head of a stream
+  // Of the answers' budget, for as long as the body is there: covers all of it, or nothing.
+  ByteReservation body_memory = {};
 };
 
 }  // namespace millrace::api

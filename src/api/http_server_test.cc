@@ -81,7 +81,10 @@ TEST_P(WriteDeadlineTest, EndsAnAnswerThatIsNotRead) {
   options.write_timeout = milliseconds(50);
   Serve(options, [](HttpRequest, std::shared_ptr<Exchange> exchange) {
     std::string bytes(kMoreThanTheKernelTakes, 'x');
-    if (!GetParam()) return exchange->Send({.status = 200, .headers = {}, .body = std::move(bytes)});
+    if (!GetParam()) {
+      exchange->Send({.status = 200, .headers = {}, .body = std::move(bytes)});
+      return;
+    }
     exchange->BeginStream({}, [] { return std::string(":"); });
     exchange->Write(bytes);
   });
@@ -146,6 +149,26 @@ TEST_F(HttpServerTest, AWholeAnswerReachesAClientThatHasEndedItsSendingSide) {
   const ClientResponse response = client.Read();
   EXPECT_TRUE(response.complete);
   EXPECT_EQ(response.body.size(), kMoreThanTheKernelTakes);
+}
+
+// Though its client would have kept it, and the time between two requests is long.
+TEST_F(HttpServerTest, AConnectionWhoseEndWasSeenClosesBehindItsAnswer) {
+  HttpServerOptions options;
+  options.max_output_bytes = 2 * kMoreThanTheKernelTakes;
+  options.idle_timeout = std::chrono::hours(1);
+  std::promise<void> answered;
+  Serve(options, [&](HttpRequest, std::shared_ptr<Exchange> exchange) {
+    exchange->Send({.headers = {}, .body = std::string(kMoreThanTheKernelTakes, 'x')});
+    answered.set_value();
+  });
+  SocketClient client(port(), /*receive_buffer_bytes=*/4096);
+  client.Send("GET", "/");
+  answered.get_future().wait();
+  client.ShutdownSend();
+  EXPECT_TRUE(client.Read().complete);
+  EXPECT_TRUE(client.ReadEnd());
+  WaitUntil([&] { return stats().connections == 0; }, "the connection is closed");
+  EXPECT_EQ(stats().disconnected, 0u);
 }
 
 TEST_F(HttpServerTest, AConnectionEndsWhenItsHandlerThrowsAtTheNewsThatItsClientIsGone) {

@@ -14,28 +14,32 @@ ObservedExchange::~ObservedExchange() {
   Log(kClientGone);
 }
 
-void ObservedExchange::Begin(HttpResponse& response) {
-  metrics_.OnResponse(response.status);
+void ObservedExchange::AddHeaders(HttpResponse& response) const {
   response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
-  status_ = response.status;
 }
 
-void ObservedExchange::Send(HttpResponse response) {
-  Begin(response);
-  const int status = gone() ? kClientGone : status_;
-  body_bytes_ = gone() ? 0 : response.body.size();
-  inner_->Send(std::move(response));
-  Log(status);
+SentAnswer ObservedExchange::Send(HttpResponse response) {
+  AddHeaders(response);
+  const bool told = !gone();
+  const SentAnswer sent = inner_->Send(std::move(response));
+  metrics_.OnResponse(sent.status);
+  if (!sent.error_code.empty()) record().error_code = sent.error_code;
+  body_bytes_ = told ? sent.body_bytes : 0;
+  Log(told ? sent.status : kClientGone);
+  return sent;
 }
 
 void ObservedExchange::BeginStream(HttpResponse head, std::function<std::string()> idle_filler) {
-  Begin(head);
+  metrics_.OnResponse(head.status);
+  AddHeaders(head);
+  status_ = head.status;
   inner_->BeginStream(std::move(head), std::move(idle_filler));
 }
 
-void ObservedExchange::Write(std::string_view bytes) {
-  body_bytes_ += bytes.size();
-  inner_->Write(bytes);
+bool ObservedExchange::Write(std::string_view bytes) {
+  const bool queued = inner_->Write(bytes);
+  if (queued) body_bytes_ += bytes.size();
+  return queued;
 }
 
 void ObservedExchange::EndStream(StreamEnd end) {

@@ -24,15 +24,15 @@ class ObservedExchange final : public Exchange {
   ~ObservedExchange() override;
 
   void Post(std::function<void()> task) override { inner_->Post(std::move(task)); }
-  void Send(HttpResponse response) override;
+  SentAnswer Send(HttpResponse response) override;
   void BeginStream(HttpResponse head, std::function<std::string()> idle_filler) override;
-  void Write(std::string_view bytes) override;
+  bool Write(std::string_view bytes) override;
   void EndStream(StreamEnd end) override;
   void SetOnGone(std::function<void()> on_gone) override { inner_->SetOnGone(std::move(on_gone)); }
   bool gone() const override { return inner_->gone(); }
 
  private:
-  void Begin(HttpResponse& response);
+  void AddHeaders(HttpResponse& response) const;
   void Log(int status);
 
   const std::shared_ptr<Exchange> inner_;

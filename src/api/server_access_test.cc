@@ -260,6 +260,19 @@ TEST_F(AccessLogTest, RefusalsNameCodeAndFieldButNeverWhatWasSent) {
   EXPECT_THAT(all_, Not(HasSubstr("sk-")));
 }
 
+TEST_F(AccessLogTest, AnAnswerThatFoundNoRoomIsLoggedAsWhatWasSent) {
+  ScriptedServerOptions options;
+  options.http.max_outputs_bytes = 1;
+  Start(std::move(options));
+  std::string text;
+  while (text.size() < 300'000) text += "Hello ";
+  const ClientResponse refused = AskWith("", "POST", "/tokenize", R"({"prompt":")" + text + R"("})");
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 1u) << all_;
+  EXPECT_THAT(lines[0],
+              HasSubstr("status=413 error=request_too_large bytes=" + std::to_string(refused.body.size())));
+}
+
 TEST_F(AccessLogTest, AClientThatLeavesIsLoggedAsGone) {
   Start();
   server_->PlayByDefault("one two three");

@@ -28,9 +28,9 @@ class HeldExchange final : public Exchange {
     arrived_.release();
     go_on_.acquire();
   }
-  void Send(HttpResponse) override {}
+  SentAnswer Send(HttpResponse) override { return {}; }
   void BeginStream(HttpResponse, std::function<std::string()>) override {}
-  void Write(std::string_view) override {}
+  bool Write(std::string_view) override { return true; }
   void EndStream(StreamEnd) override {}
   void SetOnGone(std::function<void()>) override {}
   bool gone() const override { return false; }
