@@ -187,12 +187,13 @@ void Generation::ReleaseFrontToken(TextDelta& delta) {
 }
 
 TokenText Generation::Text(const engine::TokenLogprob& scored) const {
-  return {std::string(tokenizer_.TokenBytes(scored.token)), scored.logprob};
+  return {tokenizer_.TokenBytes(scored.token), scored.logprob};
 }
 
 ScoredToken Generation::Scored(const engine::TokenEvent& event) const {
   ScoredToken scored;
   scored.chosen = Text(*event.chosen);
+  scored.top.reserve(event.top.size());
   for (const engine::TokenLogprob& alternative : event.top) scored.top.push_back(Text(alternative));
   return scored;
 }

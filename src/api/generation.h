@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/request_tools.h"
@@ -21,7 +22,7 @@ namespace millrace::api {
 
 // A token's text and probability, as clients are shown it.
 struct TokenText {
-  std::string bytes;  // may begin or end inside a character
+  std::string_view bytes;  // the tokenizer's; may begin or end inside a character
   float logprob = 0;
 };
 
@@ -120,6 +121,8 @@ class Generation {
 
   // What was generated, without the token that ended it.
   const std::vector<TokenId>& ids() const { return ids_; }
+  // Frees the ids, which nobody asks for any more.
+  void DropIds() { ids_ = {}; }
   // After OnFinish: the deltas told all that the tokens say.
   bool all_told() const;
   // It ended behind the only call that was asked for, with the calls block left open.

@@ -8,7 +8,10 @@
 #include <utility>
 #include <variant>
 
+#include "api/answer_needs.h"
 #include "api/error_response.h"
+#include "base/check.h"
+#include "base/units.h"
 #include "engine/queue_estimate.h"
 
 namespace millrace::api {
@@ -45,6 +48,19 @@ std::string_view WordFor(const AnswerEnd& end) {
   return "";
 }
 
+// Of the request, as long as it is there: its stop strings and their matchers for each sequence, its tools.
+uint64_t FixedBytes(const GenerationOptions& text, size_t sequences) {
+  constexpr uint64_t kPerByte = 2 + sizeof(size_t);
+  constexpr uint64_t kPerString = 160;
+  uint64_t bytes = 0;
+  for (const std::string& stop : text.stop) bytes += sequences * (kPerString + kPerByte * stop.size());
+  if (text.parse && text.parse->tools) bytes += text.parse->tools->bytes();
+  return bytes;
+}
+
+// Of events, at which a stream does not wait for more before it writes them.
+constexpr size_t kLargeWrite = 64 << 10;
+
 struct SequenceEvent {
   size_t choice = 0;
   Clock::time_point at;
@@ -57,10 +73,19 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       : backend_(backend),
         prepared_(std::move(prepared)),
         exchange_(std::move(exchange)),
-        memory_(backend.answers, 0) {}
+        shape_(ShapeOf(prepared_)),
+        memory_(backend.answers) {}
 
   void Start() {
     exchange_->record().model = prepared_.model;
+    if (const std::optional<Error> error = NeverFits()) {
+      answered_ = true;
+      return SendError(Refusal(*error));
+    }
+    if (const std::optional<ApiError> error = ReserveAnswer()) {
+      answered_ = true;
+      return SendError(*error);
+    }
     if (const std::optional<Error> error = SubmitAll()) {
       CancelAll();
       answered_ = true;
@@ -91,6 +116,10 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     ChoiceBuilder answer;  // so far
     FinishedChoice whole;  // once finished
     std::optional<Clock::time_point> last_token;
+    // What it takes of the answer's memory, and what of that needs no reservation.
+    int64_t bytes = 0;
+    int64_t planned_bytes = 0;
+    int64_t text_bytes = 0;  // as TextBytes counts
     bool finished = false;
   };
 
@@ -105,32 +134,110 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     size_t choice_;
   };
 
-  std::optional<Error> SubmitAll() {
-    const size_t sequences = prepared_.prompts.size() * static_cast<size_t>(prepared_.choices_per_prompt);
-    if (const auto capacity = static_cast<size_t>(backend_.engine.capacity()); sequences > capacity) {
+  static AnswerShape ShapeOf(const PreparedGeneration& prepared) {
+    AnswerShape shape;
+    shape.sequences = prepared.prompts.size() * static_cast<size_t>(prepared.choices_per_prompt);
+    shape.stream = prepared.stream;
+    shape.logprobs = prepared.sampling.logprobs;
+    shape.format = prepared.format->memory(prepared.stream);
+    shape.fixed_bytes = FixedBytes(prepared.text, shape.sequences);
+    return shape;
+  }
+
+  // Of the whole answer, reasoning included, before it is asked for: nothing is broken off for want of it.
+  std::optional<ApiError> ReserveAnswer() {
+    const AnswerNeeds needs = NeedsOf(shape_);
+    LowerUnnamedLimits(needs);
+    uint64_t tokens = 0;
+    for (const OutputLimit& limit : prepared_.limits)
+      tokens += static_cast<uint64_t>(limit.tokens) * static_cast<uint64_t>(prepared_.choices_per_prompt);
+    const uint64_t bytes = needs.fixed_bytes + needs.bytes_per_token * tokens;
+    const uint64_t most = backend_.answers.shared_bytes();
+    if (bytes > most) return TooLargeAnswer(bytes, needs);
+    if (!memory_.Reserve(bytes)) {
+      return ApiError{
+          ApiErrorKind::kQueueFull,
+          fmt::format("The answer may take up to {}, and answers under way have reserved {} of the "
+                      "{} set aside for them (--max-answers-size); retry shortly.",
+                      HumanBytes(bytes), HumanBytes(backend_.answers.reserved_bytes()), HumanBytes(most)),
+          "", std::nullopt, engine::RetryAfterSeconds(backend_.engine.stats())};
+    }
+    const auto waiting = static_cast<int64_t>(shape_.sequences * kAnswerBytesPerSequence);
+    MILLRACE_CHECK(memory_.Change(waiting, waiting), "what the plan has for every place is there");
+    return std::nullopt;
+  }
+
+  // A request that names no limit is not refused for one.
+  void LowerUnnamedLimits(const AnswerNeeds& needs) {
+    constexpr uint64_t kShare = 4;
+    if (needs.bytes_per_token == 0) return;
+    const uint64_t share = backend_.answers.shared_bytes() / kShare;
+    const uint64_t left = share - std::min(share, needs.fixed_bytes);
+    const auto most = std::max<int64_t>(
+        1, static_cast<int64_t>(left / (needs.bytes_per_token * std::max<size_t>(1, shape_.sequences))));
+    for (OutputLimit& limit : prepared_.limits)
+      if (!limit.named && limit.tokens > most) limit = {most, AnswerEnd::Kind::kOutputCap, false};
+  }
+
+  ApiError TooLargeAnswer(uint64_t bytes, const AnswerNeeds& needs) const {
+    const uint64_t most = backend_.answers.shared_bytes();
+    std::string remedy = "ask for less at once";
+    if (needs.bytes_per_token > 0 && needs.fixed_bytes < most) {
+      remedy = fmt::format("lower max_tokens to {}",
+                           (most - needs.fixed_bytes) / (needs.bytes_per_token * shape_.sequences));
+      if (shape_.sequences > 1) remedy += ", n";
+      if (shape_.logprobs) remedy += ", top_logprobs";
+      if (!shape_.stream) remedy += ", or stream it";
+    }
+    return {ApiErrorKind::kInvalidValue,
+            fmt::format("The answer may take up to {} ({} sequences of up to {} tokens with {} alternatives "
+                        "each), more than the {} that this server has for answers: {}, or have it started "
+                        "with a larger --max-answers-size.",
+                        HumanBytes(bytes), shape_.sequences,
+                        std::ranges::max(prepared_.limits, {}, &OutputLimit::tokens).tokens,
+                        shape_.logprobs.value_or(0), HumanBytes(most), remedy),
+            ""};
+  }
+
+  // More than the places that there are, or more prompt than can ever wait.
+  std::optional<Error> NeverFits() const {
+    const engine::Engine& engine = backend_.engine;
+    if (const auto capacity = static_cast<size_t>(engine.capacity()); shape_.sequences > capacity) {
       return Error(
           ErrorCode::kInvalidArgument,
           fmt::format("the request asks for {} answers, prompts times n, and this server has room for "
                       "{} at once; lower n",
-                      sequences, capacity));
+                      shape_.sequences, capacity));
     }
+    uint64_t tokens = 0;
+    for (const std::vector<TokenId>& prompt : prepared_.prompts) tokens += prompt.size();
+    if (tokens * sizeof(TokenId) <= engine.prompt_bytes()) return std::nullopt;
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the request's {} prompts have {} tokens together, and this server has room for {} "
+                    "of all that waits; send fewer at once",
+                    prepared_.prompts.size(), tokens, engine.prompt_bytes() / sizeof(TokenId)));
+  }
+
+  std::optional<Error> SubmitAll() {
     for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
-      prompt_tokens_ += static_cast<int64_t>(prepared_.prompts[p].size());
-      for (int c = 0; c < prepared_.choices_per_prompt; ++c) {
-        engine::GenerationRequest request{prepared_.request_id, prepared_.prompts[p], prepared_.sampling};
-        request.deadline = prepared_.deadline;
-        request.sampling.seed += static_cast<uint64_t>(c);
-        request.sampling.max_tokens = prepared_.limits[p].tokens;
-        request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
-        auto sink = std::make_shared<Sink>(shared_from_this(), choices_.size());
-        auto submitted = backend_.engine.Submit(std::move(request), std::move(sink));
-        if (!submitted.ok()) {
-          if (!choices_.empty()) CountRequest();  // they will be counted as ended, too
-          return submitted.error();
-        }
-        choices_.emplace_back(*submitted, backend_.tokenizer, prepared_.text, prepared_.limits[p].at_limit);
-        ++unfinished_;
+      prompt_tokens_ += std::ssize(prepared_.prompts[p]);
+      engine::GenerationRequest request{prepared_.request_id, std::move(prepared_.prompts[p]),
+                                        prepared_.sampling};
+      request.deadline = prepared_.deadline;
+      request.sampling.max_tokens = prepared_.limits[p].tokens;
+      request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
+      std::vector<std::shared_ptr<engine::TokenSink>> sinks;
+      for (size_t c = 0; c < static_cast<size_t>(prepared_.choices_per_prompt); ++c)
+        sinks.push_back(std::make_shared<Sink>(shared_from_this(), choices_.size() + c));
+      const auto submitted = backend_.engine.SubmitChoices(std::move(request), sinks);
+      if (!submitted.ok()) {
+        if (!choices_.empty()) CountRequest();  // they will be counted as ended, too
+        return submitted.error();
       }
+      for (const SeqId id : *submitted)
+        choices_.emplace_back(id, backend_.tokenizer, prepared_.text, prepared_.limits[p].at_limit);
+      unfinished_ += submitted->size();
     }
     CountRequest();
     prepared_.prompts.clear();
@@ -148,8 +255,9 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       const auto self = job.lock();
       return self ? self->prepared_.format->Filler() : std::string();
     });
-    const std::string begin = prepared_.format->StreamBegin(prompt_tokens_);
-    if (!begin.empty()) exchange_->Write(begin);
+    std::string begin = prepared_.format->StreamBegin(prompt_tokens_);
+    Write(begin);
+    EndStreamIfDone();
   }
 
   HttpResponse StreamHead() {
@@ -179,9 +287,37 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       } else {
         OnFinish(event.choice, std::get<engine::FinishEvent>(event.what), event.at, stream);
       }
+      if (stream.size() >= kLargeWrite) Write(stream);
     }
-    if (!stream.empty()) exchange_->Write(stream);
+    Write(stream);
+    EndStreamIfDone();
+  }
+
+  void EndStreamIfDone() {
     if (end_stream_) exchange_->EndStream(*std::exchange(end_stream_, std::nullopt));
+  }
+
+  // Empties `stream`. Events that the server has no room for are not left out: the stream ends and says so.
+  void Write(std::string& stream) {
+    if (stream.empty()) return;
+    const size_t bytes = stream.size();
+    const bool queued = exchange_->Write(std::exchange(stream, {}));
+    if (queued) return;
+    const ApiError error{
+        ApiErrorKind::kOverloaded,
+        fmt::format("{} more of the answer find no room beside other clients' unread answers "
+                    "(--max-unread-total); retry shortly.",
+                    HumanBytes(bytes)),
+        ""};
+    if (!answered_) {
+      answered_ = true;
+      CancelAll();
+      Record("abort");
+    }
+    RecordError(error);
+    if (!exchange_->Write(prepared_.format->StreamError(error)))
+      (void)exchange_->Write(prepared_.format->ShortStreamError(error));
+    end_stream_ = StreamEnd::kFailed;
   }
 
   void OnToken(size_t index, const engine::TokenEvent& event, Clock::time_point at, std::string& stream) {
@@ -193,18 +329,65 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       backend_.metrics.OnFirstToken(Seconds(at - prepared_.arrival));
     }
     if (!first_token_) first_token_ = at;
-    memory_.Grow(kAnswerBytesPerToken);
     choice.last_token = at;
-    Deliver(index, choice.generation.OnToken(event), stream);
+    constexpr int64_t kIdBytes = 2 * sizeof(TokenId);  // with what a vector grows ahead
+    TextDelta delta = choice.generation.OnToken(event);
+    if (!Hold(choice, kIdBytes + BytesToKeep(choice, delta), kAnswerBytesPerToken)) return BreakOff(stream);
+    Deliver(index, std::move(delta), stream);
     if (choice.generation.stopped()) backend_.engine.Cancel(choice.id);
   }
 
   bool KeepsAnswers() const { return !prepared_.stream || prepared_.recorder; }
 
+  int64_t BytesToKeep(Choice& choice, const TextDelta& delta) const {
+    const int64_t copies =
+        (KeepsAnswers() ? 1 : 0) + (prepared_.stream && shape_.format.keeps_stream ? 1 : 0);
+    if (copies == 0) return 0;
+    const auto text = static_cast<int64_t>(TextBytes(delta));
+    choice.text_bytes += text;
+    return copies * text + static_cast<int64_t>(LogprobBytes(delta, shape_));
+  }
+
+  // Nothing changes where false.
+  bool Hold(Choice& choice, int64_t bytes, int64_t planned_bytes) {
+    if (!memory_.Change(bytes, planned_bytes)) return false;
+    choice.bytes += bytes;
+    choice.planned_bytes += planned_bytes;
+    return true;
+  }
+
+  // The choice's slot is another's now, and with it what the plan has for a running sequence.
+  bool LetGoOfSlot(Choice& choice) {
+    if (!prepared_.stream) return Hold(choice, 0, -choice.planned_bytes);
+    // All that it was has been sent.
+    choice.generation.DropIds();
+    choice.whole = {};
+    return Hold(choice, shape_.format.keeps_stream ? 0 : -choice.bytes, -choice.planned_bytes);
+  }
+
+  // Nothing of the answer is needed any more; its sequences may take another step to end.
+  void GiveUpMemory() {
+    for (Choice& choice : choices_) {
+      choice.generation.DropIds();
+      choice.answer = {};
+      choice.whole = {};
+    }
+    (void)memory_.Take(0);
+  }
+
   void Deliver(size_t index, TextDelta delta, std::string& stream) {
     if (delta.empty()) return;
     if (prepared_.stream) stream += prepared_.format->Delta(index, delta);
-    if (KeepsAnswers()) choices_[index].answer.Append(std::move(delta));
+    Keep(choices_[index], std::move(delta));
+  }
+
+  void Keep(Choice& choice, TextDelta delta) {
+    if (!KeepsAnswers()) return;
+    if (prepared_.stream) {  // for the record, which has none
+      delta.reasoning_tokens.clear();
+      delta.content_tokens.clear();
+    }
+    choice.answer.Append(std::move(delta));
   }
 
   void OnFinish(size_t index, const engine::FinishEvent& event, Clock::time_point at, std::string& stream) {
@@ -219,28 +402,43 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     const bool failed = reason == engine::FinishReason::kCancelled ||
                         reason == engine::FinishReason::kError || reason == engine::FinishReason::kTimeout;
     if (failed) return Fail(event, stream);
-    if (prepared_.stream) stream += prepared_.format->ChoiceEnd(index, rest, choice.generation.end());
-    if (KeepsAnswers()) {
-      choice.answer.Append(std::move(rest));
-      choice.whole = choice.answer.Finish(choice.generation.end());
+    if (!Hold(choice, BytesToKeep(choice, rest), 0)) return BreakOff(stream);
+    if (prepared_.stream) {
+      stream += prepared_.format->ChoiceEnd(index, rest, choice.generation.end());
+      if (stream.size() >= kLargeWrite) Write(stream);
     }
+    Keep(choice, std::move(rest));
+    if (KeepsAnswers()) choice.whole = choice.answer.Finish(choice.generation.end());
     if (prepared_.recorder) prepared_.recorder->Record(choice.generation, choice.whole);
-    if (unfinished_ == 0) Finish(stream);
+    if (unfinished_ > 0 && !LetGoOfSlot(choice)) return BreakOff(stream);
+    if (unfinished_ == 0 && !answered_) Finish(stream);
   }
 
   void Finish(std::string& stream) {
+    // One answer is written at a time, and the plan has room for that.
+    if (!memory_.Change(WritingBytes(), static_cast<int64_t>(backend_.answers.writing_bytes())))
+      return BreakOff(stream);
     answered_ = true;
     Record(WordFor(choices_.front().generation.end()));
     if (prepared_.stream) {
       stream += prepared_.format->StreamEnd(Usage());
       end_stream_ = StreamEnd::kWhole;
+      GiveUpMemory();
       return;
     }
+    SendWhole();
+  }
+
+  void SendWhole() {
     std::vector<FinishedChoice> finished;
     for (Choice& choice : choices_) finished.push_back(std::move(choice.whole));
     HttpResponse response;
     response.headers = prepared_.headers;
     response.body = prepared_.format->Whole(finished, Usage());
+    // What was set aside for the answer goes on with its text; one for which nothing was finds its room where
+    // all that clients have not read does.
+    response.body_memory = memory_.Take(response.body.capacity());
+    finished.clear();
     exchange_->Send(std::move(response));
   }
 
@@ -251,10 +449,25 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
   // One sequence failed or was taken from us (the server is stopping, or the client left): the others go too.
   void Fail(const engine::FinishEvent& event, std::string& stream) {
+    FailWith(FailureOf(event), MetricReason(event.reason), stream);
+  }
+
+  // The answer has outgrown what was set aside for it, and others have the rest.
+  void BreakOff(std::string& stream) {
+    FailWith(
+        {ApiErrorKind::kOverloaded,
+         fmt::format("The answer takes more than was set aside for it, and answers under way fill the {} "
+                     "that there are (--max-answers-size); retry shortly.",
+                     HumanBytes(backend_.answers.shared_bytes())),
+         ""},
+        "abort", stream);
+  }
+
+  void FailWith(const ApiError& error, std::string_view reason, std::string& stream) {
     answered_ = true;
     CancelAll();
-    Record(MetricReason(event.reason));
-    const ApiError error = FailureOf(event);
+    Record(reason);
+    GiveUpMemory();
     if (!prepared_.stream) return SendError(error);
     RecordError(error);
     stream += prepared_.format->StreamError(error);
@@ -282,6 +495,16 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   // A client that has left was not told.
   void RecordError(const ApiError& error) {
     if (!exchange_->gone()) exchange_->record().error_code = error.code();
+  }
+
+  // What it takes to write the end of the answer, beside its log-probabilities: texts as values, as text, and
+  // where the text grows.
+  int64_t WritingBytes() const {
+    constexpr int kLeastCopies = 3;  // of TextBytes, which has what strings grow ahead in it
+    if (prepared_.stream && !shape_.format.keeps_stream) return 0;
+    int64_t bytes = 0;
+    for (const Choice& choice : choices_) bytes += choice.text_bytes;
+    return std::max(kLeastCopies, shape_.format.copies) * bytes;
   }
 
   TokenUsage Usage() const {
@@ -320,7 +543,8 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   const GenerationBackend backend_;
   PreparedGeneration prepared_;
   const std::shared_ptr<Exchange> exchange_;
-  HeldBytes memory_;
+  const AnswerShape shape_;
+  AnswerMemory memory_;
   std::vector<Choice> choices_;
   int64_t prompt_tokens_ = 0;
   std::optional<Clock::time_point> first_token_;  // of any choice

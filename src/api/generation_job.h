@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "api/answer_format.h"
+#include "api/answer_memory.h"
 #include "api/answer_recorder.h"
 #include "api/dialect.h"
 #include "api/exchange.h"
 #include "api/generation.h"
 #include "api/metrics.h"
 #include "api/requests.h"
-#include "base/ledger.h"
 #include "engine/engine.h"
 #include "text/tokenizer.h"
 
@@ -23,6 +23,7 @@ namespace millrace::api {
 struct OutputLimit {
   int64_t tokens = 0;
   AnswerEnd::Kind at_limit = AnswerEnd::Kind::kLength;
+  bool named = true;  // by the request
 };
 
 // A decoded and encoded request, ready for the engine.
@@ -48,15 +49,14 @@ struct GenerationBackend {
   engine::Engine& engine;
   const text::Tokenizer& tokenizer;
   Metrics& metrics;
-  MemoryAccount* answers = nullptr;  // holds what answers in progress have; optional
+  AnswerBudget& answers;
 };
 
-// What a token of an answer in progress takes, at its most: its id, its text as events and kept whole, with
-// what strings and vectors grow ahead.
-inline constexpr uint64_t kAnswerBytesPerToken = 32;
-
-// Submits the sequences of one request and answers its exchange as their tokens come: everything that is
-// ready in one turn of the exchange's loop leaves in one write. When the client is gone, or a sequence fails,
+// Submits the sequences of one request and answers its exchange as their tokens come: what is ready in one
+// turn of the exchange's loop leaves in one write, or in several when it is much. What the answer may take of
+// the budget at most is reserved before: where too little is left it is refused for now, where there is too
+// little altogether for good; a limit that the request has not named is lowered until a quarter of the budget
+// holds the answer. When the client is gone, or a sequence fails,
 // all its sequences are cancelled. Call on the exchange's thread; the job lives until its last sequence has
 // ended.
 void StartGeneration(GenerationBackend backend, PreparedGeneration prepared,

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/logprobs_json.h"
 #include "text/utf8.h"
 
 namespace millrace::api {
@@ -65,13 +66,28 @@ json::value StopReasonOf(const AnswerEnd& end) {
   return nullptr;
 }
 
-void SetEnd(const AnswerEnd& end, json::object& choice) {
-  choice["finish_reason"] = FinishReasonOf(end);
-  choice["stop_reason"] = StopReasonOf(end);
+// Serialises `object` and leaves it open for members that are text already.
+void AppendOpen(const json::object& object, std::string& out) {
+  out += json::serialize(object);
+  out.pop_back();
 }
 
-std::string Event(const json::object& object) {
-  return "data: " + json::serialize(object) + "\n\n";
+// The members behind the log-probabilities, which end a choice; nullptr: it goes on.
+void AppendEnd(const AnswerEnd* end, std::string& out) {
+  json::object members;
+  members["finish_reason"] = nullptr;
+  if (end != nullptr) {
+    members["finish_reason"] = FinishReasonOf(*end);
+    members["stop_reason"] = StopReasonOf(*end);
+  }
+  out += ',';
+  out += std::string_view(json::serialize(members)).substr(1);
+}
+
+std::string Event(std::string_view json_text) {
+  std::string event = "data: ";
+  event += json_text;
+  return event += "\n\n";
 }
 
 // That a call is complete is no news of its own here.
@@ -89,32 +105,34 @@ class OpenAiFormat : public AnswerFormat {
       : head_(std::move(head)), whole_object_(whole_object), chunk_object_(chunk_object) {}
 
   std::string Whole(std::span<const FinishedChoice> choices, const TokenUsage& usage) override {
-    json::array list;
-    for (size_t c = 0; c < choices.size(); ++c) list.push_back(WholeChoice(c, choices[c]));
-    json::object answer = Head(whole_object_);
-    answer["choices"] = std::move(list);
-    answer["usage"] = UsageJson(usage);
-    return json::serialize(answer);
+    std::string answer;
+    answer.reserve(MostBytes(choices));
+    AppendOpen(Head(whole_object_), answer);
+    answer += ",\"choices\":[";
+    for (size_t c = 0; c < choices.size(); ++c) {
+      if (c > 0) answer += ',';
+      AppendWholeChoice(c, choices[c], answer);
+    }
+    answer += "],\"usage\":";
+    answer += json::serialize(UsageJson(usage));
+    return answer += '}';
   }
 
   std::string StreamBegin(int64_t /*prompt_tokens*/) override {
     std::string events;
     for (size_t choice = 0; choice < head_.choices; ++choice) {
-      json::object first = FirstChoice(choice);
-      if (!first.empty()) events += Chunk(std::move(first), nullptr);
+      const std::string first = FirstChoice(choice);
+      if (!first.empty()) events += Chunk(first);
     }
     return events;
   }
 
   std::string Delta(size_t choice, const TextDelta& delta) override {
-    return SaysSomething(delta) ? Chunk(StreamedChoice(choice, delta), nullptr) : std::string();
+    return SaysSomething(delta) ? Chunk(StreamedChoice(choice, delta, nullptr)) : std::string();
   }
 
   std::string ChoiceEnd(size_t choice, const TextDelta& rest, const AnswerEnd& end) override {
-    std::string events = Delta(choice, rest);
-    json::object last = StreamedChoice(choice, {});
-    SetEnd(end, last);
-    return events + Chunk(std::move(last), nullptr);
+    return Delta(choice, rest) + Chunk(StreamedChoice(choice, {}, &end));
   }
 
   std::string StreamEnd(const TokenUsage& usage) override {
@@ -123,7 +141,7 @@ class OpenAiFormat : public AnswerFormat {
       json::object last = Head(chunk_object_);
       last["choices"] = json::array();
       last["usage"] = UsageJson(usage);
-      events = Event(last);
+      events = Event(json::serialize(last));
     }
     return events + "data: [DONE]\n\n";
   }
@@ -133,10 +151,11 @@ class OpenAiFormat : public AnswerFormat {
   std::string Filler() override { return ": keep-alive\n\n"; }
 
  protected:
-  virtual json::object WholeChoice(size_t choice, const FinishedChoice& finished) = 0;
-  // What a stream says of a choice before anything is generated; empty: nothing.
-  virtual json::object FirstChoice(size_t choice) = 0;
-  virtual json::object StreamedChoice(size_t choice, const TextDelta& delta) = 0;
+  virtual void AppendWholeChoice(size_t choice, const FinishedChoice& finished, std::string& out) = 0;
+  // What a stream says of a choice before anything is generated, as JSON; empty: nothing.
+  virtual std::string FirstChoice(size_t choice) = 0;
+  // `end`: nullptr as long as it goes on.
+  virtual std::string StreamedChoice(size_t choice, const TextDelta& delta, const AnswerEnd* end) = 0;
 
  private:
   json::object Head(std::string_view object) const {
@@ -149,41 +168,32 @@ class OpenAiFormat : public AnswerFormat {
     return head;
   }
 
-  std::string Chunk(json::object choice, json::value usage) {
-    json::object chunk = Head(chunk_object_);
-    json::array list;
-    list.push_back(std::move(choice));
-    chunk["choices"] = std::move(list);
-    if (head_.include_usage) chunk["usage"] = std::move(usage);
-    return Event(chunk);
+  std::string Chunk(std::string_view choice) {
+    std::string chunk;
+    AppendOpen(Head(chunk_object_), chunk);
+    chunk += ",\"choices\":[";
+    chunk += choice;
+    chunk += ']';
+    if (head_.include_usage) chunk += ",\"usage\":null";
+    return Event(chunk += '}');
+  }
+
+  // So that the body of a long answer does not grow by doubling.
+  static size_t MostBytes(std::span<const FinishedChoice> choices) {
+    constexpr size_t kFrame = 1024;
+    size_t bytes = kFrame;
+    for (const FinishedChoice& choice : choices) {
+      bytes += kFrame + 2 * choice.reasoning.size() + choice.content.size();
+      for (const FinishedCall& call : choice.calls) bytes += kFrame + call.arguments.size();
+      bytes += MostLogprobsBytes(choice.reasoning_tokens) + MostLogprobsBytes(choice.content_tokens);
+    }
+    return bytes;
   }
 
   const OpenAiHead head_;
   const std::string_view whole_object_;
   const std::string_view chunk_object_;
 };
-
-json::object TokenJson(const TokenText& token) {
-  json::array bytes;
-  for (char byte : token.bytes) bytes.push_back(static_cast<int64_t>(static_cast<uint8_t>(byte)));
-  json::object out;
-  out["token"] = text::RepairUtf8(token.bytes);
-  out["logprob"] = JsonNumber(token.logprob);
-  out["bytes"] = std::move(bytes);
-  return out;
-}
-
-json::array ScoredTokensJson(std::span<const ScoredToken> tokens) {
-  json::array list;
-  for (const ScoredToken& token : tokens) {
-    json::object entry = TokenJson(token.chosen);
-    json::array top;
-    for (const TokenText& alternative : token.top) top.push_back(TokenJson(alternative));
-    entry["top_logprobs"] = std::move(top);
-    list.push_back(std::move(entry));
-  }
-  return list;
-}
 
 // Beside a name that the client declared in a namespace stands that namespace.
 json::object FunctionJson(const text::ToolName& tool) {
@@ -207,7 +217,7 @@ class ChatFormat final : public OpenAiFormat {
       : OpenAiFormat(std::move(head), "chat.completion", "chat.completion.chunk") {}
 
  private:
-  json::object WholeChoice(size_t choice, const FinishedChoice& finished) override {
+  void AppendWholeChoice(size_t choice, const FinishedChoice& finished, std::string& out) override {
     json::object message;
     message["role"] = "assistant";
     message["content"] = finished.content;
@@ -215,33 +225,36 @@ class ChatFormat final : public OpenAiFormat {
     message["refusal"] = nullptr;
     AddReasoning(finished.reasoning, message);
     if (!finished.calls.empty()) message["tool_calls"] = WholeCalls(finished.calls);
-    json::object out;
-    out["index"] = choice;
-    out["message"] = std::move(message);
-    out["logprobs"] = Logprobs(finished.content_tokens, finished.reasoning_tokens);
-    SetEnd(finished.end, out);
-    return out;
+    json::object front;
+    front["index"] = choice;
+    front["message"] = std::move(message);
+    AppendOpen(front, out);
+    AppendLogprobs(finished.content_tokens, finished.reasoning_tokens, out);
+    AppendEnd(&finished.end, out);
   }
 
-  json::object FirstChoice(size_t choice) override {
-    return ChunkChoice(choice, {{"role", "assistant"}, {"content", ""}}, nullptr);
+  std::string FirstChoice(size_t choice) override {
+    return ChunkChoice(choice, {{"role", "assistant"}, {"content", ""}}, {}, nullptr);
   }
 
-  json::object StreamedChoice(size_t choice, const TextDelta& delta) override {
+  std::string StreamedChoice(size_t choice, const TextDelta& delta, const AnswerEnd* end) override {
     json::object message;
     AddReasoning(delta.reasoning, message);
     if (!delta.content.empty()) message["content"] = delta.content;
     if (json::array calls = StreamedCalls(delta.calls); !calls.empty())
       message["tool_calls"] = std::move(calls);
-    return ChunkChoice(choice, std::move(message), Logprobs(delta.content_tokens, delta.reasoning_tokens));
+    return ChunkChoice(choice, std::move(message), delta, end);
   }
 
-  static json::object ChunkChoice(size_t choice, json::object message, json::value logprobs) {
-    json::object out;
-    out["index"] = choice;
-    out["delta"] = std::move(message);
-    out["logprobs"] = std::move(logprobs);
-    out["finish_reason"] = nullptr;
+  static std::string ChunkChoice(size_t choice, json::object message, const TextDelta& delta,
+                                 const AnswerEnd* end) {
+    json::object front;
+    front["index"] = choice;
+    front["delta"] = std::move(message);
+    std::string out;
+    AppendOpen(front, out);
+    AppendLogprobs(delta.content_tokens, delta.reasoning_tokens, out);
+    AppendEnd(end, out);
     return out;
   }
 
@@ -282,13 +295,21 @@ class ChatFormat final : public OpenAiFormat {
     message["reasoning"] = reasoning;
   }
 
-  static json::value Logprobs(std::span<const ScoredToken> content, std::span<const ScoredToken> reasoning) {
-    if (content.empty() && reasoning.empty()) return nullptr;
-    json::object out;
-    out["content"] = ScoredTokensJson(content);
-    out["refusal"] = nullptr;
-    if (!reasoning.empty()) out["reasoning_content"] = ScoredTokensJson(reasoning);
-    return out;
+  static void AppendLogprobs(std::span<const ScoredToken> content, std::span<const ScoredToken> reasoning,
+                             std::string& out) {
+    if (content.empty() && reasoning.empty()) {
+      out += ",\"logprobs\":null";
+      return;
+    }
+    out += ",\"logprobs\":{\"content\":[";
+    AppendScoredTokens(content, out);
+    out += "],\"refusal\":null";
+    if (!reasoning.empty()) {
+      out += ",\"reasoning_content\":[";
+      AppendScoredTokens(reasoning, out);
+      out += ']';
+    }
+    out += '}';
   }
 };
 
@@ -297,51 +318,70 @@ class CompletionFormat final : public OpenAiFormat {
   CompletionFormat(OpenAiHead head, std::vector<std::string> echo)
       : OpenAiFormat(std::move(head), "text_completion", "text_completion"), echo_(std::move(echo)) {}
 
+  // Kept, and once more while it is written: as a value, as text and in the body.
+  FormatMemory memory(bool /*stream*/) const override {
+    constexpr uint64_t kCopies = 5;
+    uint64_t bytes = 0;
+    for (const std::string& text : echo_) bytes += kCopies * text.size();
+    return {.fixed_bytes = bytes};
+  }
+
  private:
-  json::object WholeChoice(size_t choice, const FinishedChoice& finished) override {
-    json::object out = ChoiceJson(choice, finished.content, finished.content_tokens);
-    SetEnd(finished.end, out);
+  void AppendWholeChoice(size_t choice, const FinishedChoice& finished, std::string& out) override {
+    AppendChoice(choice, finished.content, finished.content_tokens, &finished.end, out);
+  }
+
+  std::string FirstChoice(size_t) override { return {}; }
+
+  std::string StreamedChoice(size_t choice, const TextDelta& delta, const AnswerEnd* end) override {
+    std::string out;
+    AppendChoice(choice, delta.content, delta.content_tokens, end, out);
     return out;
   }
 
-  json::object FirstChoice(size_t) override { return {}; }
-
-  json::object StreamedChoice(size_t choice, const TextDelta& delta) override {
-    return ChoiceJson(choice, delta.content, delta.content_tokens);
-  }
-
-  json::object ChoiceJson(size_t choice, const std::string& content, std::span<const ScoredToken> tokens) {
+  void AppendChoice(size_t choice, const std::string& content, std::span<const ScoredToken> tokens,
+                    const AnswerEnd* end, std::string& out) {
     std::string text = choice < echo_.size() ? std::exchange(echo_[choice], {}) : "";
     text += content;
-    json::object out;
-    out["index"] = choice;
-    out["text"] = std::move(text);
-    out["logprobs"] = Logprobs(tokens);
-    out["finish_reason"] = nullptr;
-    return out;
+    json::object front;
+    front["index"] = choice;
+    front["text"] = std::move(text);
+    AppendOpen(front, out);
+    AppendLogprobs(tokens, out);
+    AppendEnd(end, out);
   }
 
-  // Parallel lists; the chosen token is among the alternatives whether or not it is one of the best.
-  static json::value Logprobs(std::span<const ScoredToken> tokens) {
-    if (tokens.empty()) return nullptr;
-    json::array names, logprobs, tops, offsets;
-    for (const ScoredToken& token : tokens) {
-      const std::string name = text::RepairUtf8(token.chosen.bytes);
-      json::object top;
-      for (const TokenText& other : token.top)
-        top.emplace(text::RepairUtf8(other.bytes), JsonNumber(other.logprob));
-      top[name] = JsonNumber(token.chosen.logprob);
-      names.push_back(json::string(name));
-      logprobs.push_back(JsonNumber(token.chosen.logprob));
-      tops.push_back(std::move(top));
-      offsets.push_back(token.text_offset);
+  // Parallel lists.
+  static void AppendLogprobs(std::span<const ScoredToken> tokens, std::string& out) {
+    if (tokens.empty()) {
+      out += ",\"logprobs\":null";
+      return;
     }
-    json::object out;
-    out["tokens"] = std::move(names);
-    out["token_logprobs"] = std::move(logprobs);
-    out["top_logprobs"] = std::move(tops);
-    out["text_offset"] = std::move(offsets);
-    return out;
+    const auto list = [&](std::string_view name, auto append) {
+      out += name;
+      for (size_t t = 0; t < tokens.size(); ++t) {
+        if (t > 0) out += ',';
+        append(tokens[t]);
+      }
+      out += ']';
+    };
+    list(",\"logprobs\":{\"tokens\":[", [&](const ScoredToken& token) {
+      out += json::serialize(json::string(text::RepairUtf8(token.chosen.bytes)));
+    });
+    list(",\"token_logprobs\":[",
+         [&](const ScoredToken& token) { AppendLogprob(token.chosen.logprob, out); });
+    list(",\"top_logprobs\":[", [&](const ScoredToken& token) { out += json::serialize(Top(token)); });
+    list(",\"text_offset\":[", [&](const ScoredToken& token) { out += std::to_string(token.text_offset); });
+    out += '}';
+  }
+
+  // The chosen token is among the alternatives whether or not it is one of the best.
+  static json::object Top(const ScoredToken& token) {
+    json::object top;
+    for (const TokenText& other : token.top)
+      top.emplace(text::RepairUtf8(other.bytes), JsonNumber(other.logprob));
+    top[text::RepairUtf8(token.chosen.bytes)] = JsonNumber(token.chosen.logprob);
+    return top;
   }
 
   std::vector<std::string> echo_;  // by choice; emptied once sent

@@ -22,14 +22,15 @@ constexpr std::array<std::string_view, 7> kKnownModelNames = {
 OutputLimit LimitOf(const ServedModel& model, const OutputOptions& output, size_t prompt_tokens) {
   using Kind = AnswerEnd::Kind;
   const int64_t room = model.max_model_len - static_cast<int64_t>(prompt_tokens);
-  OutputLimit limit{room, Kind::kContextFull};
-  if (output.max_tokens) {
-    limit = {*output.max_tokens, Kind::kLength};
+  const bool named = output.max_tokens.has_value();
+  OutputLimit limit{room, Kind::kContextFull, named};
+  if (named) {
+    limit = {*output.max_tokens, Kind::kLength, named};
   } else if (model.default_max_tokens > 0) {
-    limit = {model.default_max_tokens, Kind::kOutputCap};
+    limit = {model.default_max_tokens, Kind::kOutputCap, named};
   }
-  return limit.tokens < room ? limit
-                             : OutputLimit{room, limit.tokens == room ? limit.at_limit : Kind::kContextFull};
+  if (limit.tokens < room) return limit;
+  return {room, limit.tokens == room ? limit.at_limit : Kind::kContextFull, named};
 }
 
 engine::SamplingParams SamplingOf(const OutputOptions& output) {

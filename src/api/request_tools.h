@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -24,6 +25,8 @@ class RequestTools {
   bool Declares(const std::string& written) const { return client_names_.contains(written); }
   // The names of all tools as written, in the order of their declaration.
   const std::vector<std::string>& written_names() const { return written_names_; }
+  // What the object takes, nearly.
+  size_t bytes() const { return bytes_; }
   // What a client is told of a call to `written`; of a tool that it did not declare, the name in parts.
   text::ToolName ClientName(const std::string& written) const;
 
@@ -32,6 +35,7 @@ class RequestTools {
   std::unordered_map<std::string, text::ToolName> client_names_;  // by written name
   std::shared_ptr<const text::ToolSchemas> schemas_;
   bool namespaces_;
+  size_t bytes_ = 0;
 };
 
 }  // namespace millrace::api

@@ -117,12 +117,15 @@ class ResponsesFormat final : public AnswerFormat {
  public:
   explicit ResponsesFormat(ResponsesHead head) : head_(std::move(head)) {}
 
+  FormatMemory memory(bool stream) const override;
+
   std::string Whole(std::span<const FinishedChoice> choices, const TokenUsage& usage) override;
   std::string StreamBegin(int64_t prompt_tokens) override;
   std::string Delta(size_t choice, const TextDelta& delta) override;
   std::string ChoiceEnd(size_t choice, const TextDelta& rest, const AnswerEnd& end) override;
   std::string StreamEnd(const TokenUsage& usage) override;
   std::string StreamError(const ApiError& error) override;
+  std::string ShortStreamError(const ApiError& error) override;
   std::string Filler() override;
 
  private:
@@ -165,6 +168,19 @@ CallItem ResponsesFormat::NewCall(const std::string& id, const text::ToolName& t
 
 std::string ResponsesFormat::Seal(std::string_view reasoning) const {
   return head_.seal_reasoning ? SealReasoning(reasoning) : "";
+}
+
+// Measured, with what strings hold ahead while they grow: the events that end a stream say a message four
+// times, in layers that are text each. What the client has sent stands in every response object.
+FormatMemory ResponsesFormat::memory(bool stream) const {
+  constexpr uint64_t kSmall = 64 << 10;
+  constexpr uint64_t kEchoCopies = 6;
+  constexpr int kStreamCopies = 12;
+  constexpr int kWholeCopies = 5;
+  const uint64_t echo = head_.echo.size();
+  return {.fixed_bytes = echo > kSmall ? (1 + kEchoCopies) * echo : echo,
+          .copies = stream ? kStreamCopies : kWholeCopies,
+          .keeps_stream = true};
 }
 
 std::string ResponsesFormat::Whole(std::span<const FinishedChoice> choices, const TokenUsage& usage) {
@@ -233,6 +249,13 @@ std::string ResponsesFormat::StreamEnd(const TokenUsage& usage) {
 
 std::string ResponsesFormat::StreamError(const ApiError& error) {
   return ResponseEvent("response.failed", Response(kFailed, ErrorMember(error), "null", nullptr));
+}
+
+// OpenAI's event for errors that are not the response's own.
+std::string ResponsesFormat::ShortStreamError(const ApiError& error) {
+  JsonObjectText members;
+  members.Text("code", error.code()).Text("message", text::RepairUtf8(error.message)).Null("param");
+  return Event("error", members);
 }
 
 std::string ResponsesFormat::Filler() {

@@ -1,53 +1,13 @@
 #include "api/responses_items.h"
 
-#include <algorithm>
-#include <charconv>
-#include <iterator>
-
 #include "api/json_object_text.h"
-#include "text/utf8.h"
+#include "api/logprobs_json.h"
 
 namespace millrace::api {
-namespace {
-
-// As few digits as tell the float. JSON has no infinity: the floor is that of the other endpoints.
-std::string LogprobText(float logprob) {
-  constexpr float kFloor = -9999.0f;
-  char digits[32];
-  const auto end = std::to_chars(std::begin(digits), std::end(digits), std::max(logprob, kFloor)).ptr;
-  return {std::begin(digits), end};
-}
-
-std::string Join(std::string_view list, std::string_view next) {
-  std::string joined(list);
-  if (!joined.empty()) joined += ',';
-  joined += next;
-  return joined;
-}
-
-JsonObjectText TokenMembers(const TokenText& token) {
-  std::string bytes;
-  for (const char byte : token.bytes) bytes = Join(bytes, std::to_string(static_cast<uint8_t>(byte)));
-  JsonObjectText out;
-  out.Text("token", text::RepairUtf8(token.bytes));
-  out.Json("bytes", "[" + bytes + "]");
-  out.Json("logprob", LogprobText(token.logprob));
-  return out;
-}
-
-}  // namespace
 
 std::string LogprobsJson(std::span<const ScoredToken> tokens) {
   std::string list;
-  for (const ScoredToken& token : tokens) {
-    std::string top;
-    for (const TokenText& other : token.top) {
-      if (!top.empty()) top += ',';
-      top += TokenMembers(other).Object();
-    }
-    if (!list.empty()) list += ',';
-    list += TokenMembers(token.chosen).Json("top_logprobs", "[" + top + "]").Object();
-  }
+  AppendScoredTokens(tokens, list);
   return list;
 }
 

@@ -54,11 +54,11 @@ Result<std::unique_ptr<ScriptedServer>> ScriptedServer::Start(ScriptedServerOpti
   options.model.eos_token_id = server->encoder_->control_ids().eos;
   auto model = std::make_unique<engine::ScriptedModel>(options.model);
   server->model_ = model.get();
-  server->engine_ = std::make_unique<engine::Engine>(std::move(model), options.engine);
-  server->ledger_.Open("scripts", 1 << 20);
+  server->engine_ = std::make_unique<engine::Engine>(std::move(model), options.engine, &server->ledger_);
   server->service_ = std::make_unique<Service>(*server->engine_, *server->encoder_,
                                                std::move(options.service), &server->ledger_);
   MILLRACE_ASSIGN_OR_RETURN(server->http_, HttpServer::Bind(options.http));
+  server->http_->OpenAccounts(server->ledger_);
   MILLRACE_RETURN_IF_ERROR(Connect(*server->http_, *server->service_));
   return server;
 }

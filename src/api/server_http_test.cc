@@ -355,8 +355,9 @@ TEST_F(ServerHttpTest, MetricsAreCompleteBeforeAnythingHappened) {
         R"(vllm:num_requests_waiting{model_name="scripted",engine="0"} 0)",
         R"(vllm:prompt_tokens_total{model_name="scripted",engine="0"} 0)",
         R"(vllm:generation_tokens_total{model_name="scripted",engine="0"} 0)",
-        R"(millrace_memory_planned_bytes{account="scripts"} 1048576)", "\nmillrace_process_anonymous_bytes ",
-        R"(finished_reason="stop")", R"(vllm:time_to_first_token_seconds_bucket)", R"(le="1800")",
+        R"(millrace_memory_planned_bytes{account="queued output"} 335544320)",
+        "\nmillrace_process_anonymous_bytes ", R"(finished_reason="stop")",
+        R"(vllm:time_to_first_token_seconds_bucket)", R"(le="1800")",
         R"(vllm:inter_token_latency_seconds_count)", R"(vllm:e2e_request_latency_seconds_count)"}) {
     EXPECT_THAT(response.body, HasSubstr(line));
   }

@@ -175,10 +175,12 @@ TEST_F(ServerLifecycleTest, RequestsThatFillTheQueueHalfWayAreTakenBack) {
   SocketClient running(port());
   ASSERT_NO_FATAL_FAILURE(SendHeld(running, kChat, Hello("")));
   EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello(R"(,"n":3)")).status, 429);
+  EXPECT_EQ(AskOnce(port(), "POST", kCompletions, R"({"prompt":["a","b","c"]})").status, 429);
   model().ReleaseSteps();
   EXPECT_EQ(running.Read().status, 200);
   WaitUntilFree();
-  // The choices that were taken are counted as asked for, as they are counted as ended.
+  // The choices of one prompt are taken together or not at all; the prompts that were taken are counted as
+  // asked for, as they are counted as ended.
   EXPECT_THAT(AskOnce(port(), "GET", "/metrics", "").body,
               HasSubstr("vllm:request_params_n_count{engine=\"0\",model_name=\"scripted\"} 2\n"));
   EXPECT_EQ(AskOnce(port(), "POST", kChat, Hello("")).status, 200);

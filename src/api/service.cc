@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "api/answer_memory.h"
 #include "api/anthropic_prepare.h"
 #include "api/api_keys.h"
 #include "api/cors.h"
@@ -132,6 +133,7 @@ struct Service::Impl {
         ledger(ledger_in),
         options(std::move(options_in)),
         accounts(PlanMemory(options, engine.max_model_len(), options.max_num_seqs), ledger_in),
+        answers(options.max_answers_bytes, engine.max_model_len(), accounts.answers),
         replays(options.replay_bytes, accounts.remembered),
         model{encoder,
               options.served_model_names,
@@ -220,6 +222,7 @@ struct Service::Impl {
   const MemoryLedger* const ledger;
   const ServiceOptions options;
   const Accounts accounts;
+  AnswerBudget answers;
   ReplayStore replays;
   const ServedModel model;
   const ServerInfo info;
@@ -429,7 +432,7 @@ void Service::Impl::AnswerBody(Call call, AnswerFn fn) {
 void Service::Impl::StartPrepared(const Call& call, Prepared& prepared) {
   if (const ApiError* const error = std::get_if<ApiError>(&prepared)) return RespondError(call, *error);
   PreparedGeneration& generation = std::get<PreparedGeneration>(prepared);
-  StartGeneration({engine, model.encoder.tokenizer(), metrics, accounts.answers}, std::move(generation),
+  StartGeneration({engine, model.encoder.tokenizer(), metrics, answers}, std::move(generation),
                   call.exchange);
 }
 
@@ -514,10 +517,12 @@ Service::~Service() = default;
 
 std::vector<PlannedMemory> Service::PlanMemory(const ServiceOptions& options, int64_t max_model_len,
                                                int max_num_seqs) {
-  const auto answer_tokens = static_cast<uint64_t>(max_num_seqs) * static_cast<uint64_t>(max_model_len);
-  return {{"requests being decoded", AllDecodingBytes(options.max_body_bytes), "max-body-size"},
-          {"answers in progress", answer_tokens * kAnswerBytesPerToken, "max-num-seqs x max-model-len"},
-          {"answers remembered", options.replay_bytes, "replay-size"}};
+  return {
+      {"requests being decoded", AllDecodingBytes(options.max_body_bytes), "max-body-size"},
+      {"answers in progress",
+       AnswerBudget::PlanBytes(options.max_answers_bytes, max_model_len, max_num_seqs, options.max_queue),
+       "max-answers-size, max-num-seqs x max-model-len, max-queue"},
+      {"answers remembered", options.replay_bytes, "replay-size"}};
 }
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {

@@ -35,6 +35,8 @@ struct ServiceOptions {
   std::string model_path = {};  // these three as /get_server_info tells them
   int max_num_seqs = 0;
   int max_queue = 0;
+  size_t max_answers_bytes = size_t{256}
+                             << 20;          // of answers under way beyond AnswerBudget's part by the plan
   size_t max_body_bytes = size_t{32} << 20;  // of a request, as HttpServerOptions has it
 };
 

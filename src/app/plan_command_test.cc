@@ -197,7 +197,7 @@ TEST(ServeProgram, ADefaultAboveTheContextIsClampedWithOneNote) {
 TEST(ServeProgram, StaysWithinItsPlanUnderLargeBodies) {
   const std::string flags =
       "--max-model-len 1024 --threads 1 --max-body-size 2MiB --max-bodies-size 4MiB --max-connections 8 "
-      "--replay-size 1MiB --max-unread-total 1MiB --max-queue 8";
+      "--replay-size 1MiB --max-unread-total 1MiB --max-answers-size 1MiB --max-queue 8";
   const json::value plan = json::parse(RunShell(kMillrace + " plan" + kMini + flags + " --json").output);
   const auto own = plan.at("own_bytes").to_number<uint64_t>();
   const formats::ScratchDir dir;

@@ -285,6 +285,9 @@ void AddLimitFlags(CLI::App& command, ServeFlags& flags) {
   AddBytes(command, "--max-body-size", http.max_body_bytes, "A request's body; larger ones are answered 413");
   AddBytes(command, "--max-bodies-size", http.max_bodies_bytes,
            "All bodies being read or not yet decoded; more are answered 503");
+  AddBytes(command, "--max-answers-size", flags.max_answers_bytes,
+           "Of all answers under way, for what lists and choices take beyond an answer's text; requests that may "
+           "take more than is left are answered 429, or 400");
   AddBytes(command, "--replay-size", flags.replay_bytes,
            "Answers kept so that later prompts repeat them token for token; 0: none", /*least=*/0);
   AddBytes(command, "--max-header-size", http.max_header_bytes,
@@ -496,6 +499,7 @@ Result<api::ServiceOptions> ToServiceOptions(const ServeFlags& flags, std::vecto
   options.default_max_tokens = flags.default_max_tokens;
   options.max_preparing = flags.max_preparing;
   options.replay_bytes = flags.replay_bytes;
+  options.max_answers_bytes = flags.max_answers_bytes;
   options.version = Version();
   options.request_timeout_seconds = flags.request_timeout_s;
   options.api_keys = std::move(api_keys);

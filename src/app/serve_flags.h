@@ -50,6 +50,7 @@ struct ServeFlags {
   double max_queue_s = engine::EngineOptions().max_queue_seconds;
   double slow_step_s = engine::WatchdogOptions().slow_step_seconds;
   double stuck_after_s = engine::WatchdogOptions().stuck_after_seconds;
+  size_t max_answers_bytes = api::ServiceOptions().max_answers_bytes;
   int max_preparing = api::ServiceOptions().max_preparing;
 
   std::string listen;
