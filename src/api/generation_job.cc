@@ -225,6 +225,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       engine::GenerationRequest request{prepared_.request_id, std::move(prepared_.prompts[p]),
                                         prepared_.sampling};
       request.deadline = prepared_.deadline;
+      request.arrival = prepared_.arrival;
       request.sampling.max_tokens = prepared_.limits[p].tokens;
       request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
       std::vector<std::shared_ptr<engine::TokenSink>> sinks;

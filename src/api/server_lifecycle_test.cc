@@ -109,7 +109,8 @@ TEST_F(ServerLifecycleTest, AnAnswerThatIsNotDoneInTimeIsATimeout) {
   EXPECT_EQ(whole.status, 504);
   EXPECT_THAT(whole.body, HasSubstr(R"("type":"timeout_error")"));
   EXPECT_THAT(whole.body, HasSubstr(R"("code":"request_timeout")"));
-  EXPECT_THAT(whole.body, HasSubstr("is not done after 0.2"));
+  EXPECT_THAT(whole.body, ::testing::ContainsRegex(R"(is not done after (0\.[2-9]|[1-9]))"))
+      << "counted from its arrival, however long it took to reach the engine";
   WaitUntilFree();
 
   const ClientResponse stream = AskOnce(port(), "POST", kChat, Hello(R"(,"ignore_eos":true,"stream":true)"));

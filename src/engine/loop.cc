@@ -130,7 +130,9 @@ void Loop::Step() {
 void Loop::EndOverdue() {
   const Clock::time_point now = Clock::now();
   const auto overdue = [&](const QueuedRequest& queued, bool waiting) {
-    return Overdue({queued.submitted, queued.request.deadline, options_.max_queue_seconds}, waiting, now);
+    return Overdue(
+        {queued.submitted, queued.request.deadline, options_.max_queue_seconds, queued.request.arrival},
+        waiting, now);
   };
   for (Running& sequence : running_) {
     if (auto error = overdue(sequence.queued, /*waiting=*/false)) TimeOut(sequence, *std::move(error));

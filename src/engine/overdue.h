@@ -12,6 +12,7 @@ struct RequestLimits {
   std::chrono::steady_clock::time_point submitted;
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  // of its end
   double max_queue_seconds = 0;                                        // without a slot; 0: any
+  std::optional<std::chrono::steady_clock::time_point> arrival = {};   // if before it was submitted
 };
 
 // Why the request must end at `now`; nullopt: it may go on. kDeadlineExceeded past its deadline,

@@ -27,6 +27,15 @@ TEST(Overdue, ByDeadlineWhereverTheRequestIs) {
   }
 }
 
+// A request may have been decoded for long before the engine saw it.
+TEST(Overdue, SaysWhatItsClientHasWaited) {
+  const Clock::time_point begin{};
+  const auto error =
+      Overdue({.submitted = begin + 4s, .deadline = begin + 10s, .arrival = begin}, false, begin + 10s);
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message(), HasSubstr("is not done after 10 s"));
+}
+
 TEST(Overdue, ByTheQueuesLimitOnlyWhileItWaits) {
   const Clock::time_point begin{};
   const RequestLimits limits{.submitted = begin, .max_queue_seconds = 2.5};

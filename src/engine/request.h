@@ -104,6 +104,8 @@ struct GenerationRequest {
   SamplingParams sampling;
   // When it must have ended: later it ends with kTimeout, within one step.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
+  // When its client asked, from where it counts its time; nullopt: when it was submitted.
+  std::optional<std::chrono::steady_clock::time_point> arrival = {};
 };
 
 // Whether the history of a sequence matters for its next token.
