@@ -214,6 +214,14 @@ TEST_F(ServeFlagsTest, NothingNeedBeRemembered) {
   EXPECT_EQ(flags_.replay_bytes, 0u);
 }
 
+TEST_F(ServeFlagsTest, AnswersHaveTheMemoryThatTheyAreGiven) {
+  Parse({"/m", "--max-answers-size", "3MiB", "--max-queue", "7"});
+  const auto options = ToServiceOptions(flags_, {});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->max_answers_bytes, size_t{3} << 20);
+  EXPECT_EQ(options->max_queue, 7) << "the plan has something for every place";
+}
+
 TEST_F(ServeFlagsTest, ListenIsHostAndPort) {
   flags_.listen = "[::1]:81";
   EXPECT_EQ(ToHttpOptions(flags_)->host, "::1");
