@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <unordered_map>
 #include <utility>
 
@@ -76,24 +75,6 @@ Result<std::array<TokenId, 256>> ByteTokens(const BaseIds& base_ids) {
   return tokens;
 }
 
-// The base tokens that merging reaches from their own bytes. Not all need be: a token may be unreachable
-// because the merges prefer another cut, and then a piece equal to it must not become it.
-PieceTable WholePieces(const std::vector<std::string>& token_bytes, const std::vector<uint8_t>& is_control,
-                       const BytePairMerger& merger) {
-  std::vector<PieceTable::Entry> entries;
-  entries.reserve(token_bytes.size());
-  BytePairMerger::Scratch scratch;
-  std::vector<TokenId> ids;
-  for (size_t id = 0; id < token_bytes.size(); ++id) {
-    if (is_control[id] || token_bytes[id].empty()) continue;
-    ids.clear();
-    merger.Encode(token_bytes[id], scratch, ids);
-    const auto token = static_cast<TokenId>(id);
-    if (ids.size() == 1 && ids[0] == token) entries.push_back({token_bytes[id], token});
-  }
-  return PieceTable(entries);
-}
-
 }  // namespace
 
 Result<Tokenizer> Tokenizer::Build(const formats::TokenizerData& data) {
@@ -130,8 +111,8 @@ Tokenizer::Tokenizer(const formats::TokenizerData& data, const std::vector<std::
                      std::span<const TokenId> byte_tokens, std::span<const Merge> merges)
     : is_control_(ControlFlags(data)),
       control_(data.added_tokens),
-      merger_(byte_tokens, merges),
-      whole_pieces_(WholePieces(token_bytes, is_control_, merger_)) {
+      matcher_(MatchEncoder::Build(byte_tokens, merges)) {
+  if (!matcher_) merger_.emplace(byte_tokens, merges);
   byte_ends_.reserve(token_bytes.size());
   for (const std::string& bytes : token_bytes) {
     bytes_ += bytes;
@@ -144,9 +125,8 @@ uint64_t Tokenizer::BytesFor(int64_t vocab_size) {
   constexpr uint64_t kGrowth = 2;  // of a string that doubles
   constexpr uint64_t kCodePoints = 0x110000;
   const auto tokens = static_cast<uint64_t>(vocab_size);
-  const uint64_t slots = std::bit_ceil(2 * tokens);
-  return kCodePoints + tokens * (sizeof(uint32_t) + sizeof(uint8_t)) + 2 * kGrowth * kTokenBytes * tokens +
-         slots * PieceTable::kSlotBytes + tokens * sizeof(TokenId) + slots * sizeof(uint64_t);
+  return kCodePoints + tokens * (sizeof(uint32_t) + sizeof(uint8_t)) + kGrowth * kTokenBytes * tokens +
+         MatchEncoder::BytesFor(tokens);
 }
 
 std::vector<TokenId> Tokenizer::EncodeText(std::string_view text) const {
@@ -163,14 +143,14 @@ std::vector<TokenId> Tokenizer::EncodePrompt(std::string_view text) const {
 
 void Tokenizer::AppendText(std::string_view text, std::vector<TokenId>& ids) const {
   if (!IsUtf8(text)) return AppendText(RepairUtf8(text), ids);
-  BytePairMerger::Scratch scratch;
+  Scratch scratch;
   ids.reserve(ids.size() + text.size() / kBytesPerToken);
   AppendValid(text, scratch, ids);
 }
 
 void Tokenizer::AppendPrompt(std::string_view text, std::vector<TokenId>& ids) const {
   if (!IsUtf8(text)) return AppendPrompt(RepairUtf8(text), ids);
-  BytePairMerger::Scratch scratch;
+  Scratch scratch;
   ids.reserve(ids.size() + text.size() / kBytesPerToken);
   size_t from = 0;
   while (const auto match = control_.FindFirst(text, from)) {
@@ -181,14 +161,13 @@ void Tokenizer::AppendPrompt(std::string_view text, std::vector<TokenId>& ids) c
   AppendValid(text.substr(from), scratch, ids);
 }
 
-void Tokenizer::AppendValid(std::string_view text, BytePairMerger::Scratch& scratch,
-                            std::vector<TokenId>& ids) const {
+void Tokenizer::AppendValid(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids) const {
   PieceSplitter splitter(classes_, text);
   for (std::string_view piece = splitter.Next(); !piece.empty(); piece = splitter.Next()) {
-    if (const auto token = whole_pieces_.Find(piece)) {
-      ids.push_back(*token);
+    if (matcher_) {
+      matcher_->Encode(piece, scratch.matcher, ids);
     } else {
-      merger_.Encode(piece, scratch, ids);
+      merger_->Encode(piece, scratch.merger, ids);
     }
   }
 }

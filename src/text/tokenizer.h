@@ -13,8 +13,8 @@
 #include "formats/tokenizer_json.h"
 #include "text/byte_pair_merger.h"
 #include "text/control_token_trie.h"
+#include "text/match_encoder.h"
 #include "text/piece_splitter.h"
-#include "text/piece_table.h"
 
 namespace millrace::text {
 
@@ -33,8 +33,8 @@ class Tokenizer {
   // From a tokenizer.json or the directory that holds one.
   static Result<Tokenizer> Load(const std::filesystem::path& path);
 
-  // Bytes that a tokenizer of so many tokens holds, of at most 10 bytes in the mean and with no more merges
-  // and whole pieces than tokens, as byte-level vocabularies are.
+  // Bytes that a tokenizer of so many tokens holds, of at most 10 bytes and three different beginnings each
+  // in the mean and with no more merges than tokens, as byte-level vocabularies are.
   static uint64_t BytesFor(int64_t vocab_size);
 
   // Highest id + 1.
@@ -42,7 +42,7 @@ class Tokenizer {
 
   // Text from outside: a literal such as "<think>" in it is ordinary text, never a control token. Bytes that
   // are not UTF-8 become U+FFFD, one per maximal ill-formed subpart. Texts below 2 GiB. A piece of n bytes
-  // takes n log n steps at worst.
+  // takes n steps, with merges that MatchEncoder does not take n log n.
   std::vector<TokenId> EncodeText(std::string_view text) const;
   // Trusted text, such as a template: control tokens are cut out first, the leftmost and of several at one
   // place the longest. Repairs the same.
@@ -68,15 +68,19 @@ class Tokenizer {
   Tokenizer(const formats::TokenizerData& data, const std::vector<std::string>& token_bytes,
             std::span<const TokenId> byte_tokens, std::span<const Merge> merges);
 
-  void AppendValid(std::string_view text, BytePairMerger::Scratch& scratch, std::vector<TokenId>& ids) const;
+  struct Scratch {
+    MatchEncoder::Scratch matcher;
+    BytePairMerger::Scratch merger;
+  };
+  void AppendValid(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids) const;
 
   std::string bytes_;                // of all tokens, in id order
   std::vector<uint32_t> byte_ends_;  // [vocab_size], where a token's bytes end in bytes_
   std::vector<uint8_t> is_control_;  // [vocab_size]
   ControlTokenTrie control_;
   CharClasses classes_;
-  BytePairMerger merger_;
-  PieceTable whole_pieces_;
+  std::optional<MatchEncoder> matcher_;
+  std::optional<BytePairMerger> merger_;  // where there is no matcher_
 };
 
 }  // namespace millrace::text
