@@ -51,11 +51,25 @@ double ProcessorSeconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
+// Calls of about `bytes` that end between characters, as prompts do.
+std::vector<std::string_view> Calls(std::string_view text, size_t bytes) {
+  const auto is_inside = [&](size_t at) { return (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80; };
+  std::vector<std::string_view> calls;
+  while (!text.empty()) {
+    size_t end = std::min(bytes, text.size());
+    while (end < text.size() && is_inside(end)) ++end;
+    calls.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return calls;
+}
+
 // The fastest of as many passes as `flags.seconds` allow, at least two; first the text must come back whole.
 Result<TokenizerRow> Measure(const text::Tokenizer& tokenizer, const BenchTokenizerFlags& flags,
                              const std::string& file) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
-  const size_t piece = flags.call_bytes == 0 ? text.size() : static_cast<size_t>(flags.call_bytes);
+  const std::vector<std::string_view> calls =
+      Calls(text, flags.call_bytes == 0 ? text.size() : static_cast<size_t>(flags.call_bytes));
   TokenizerRow row{.file = file, .bytes = text.size()};
   if (tokenizer.Decode(tokenizer.EncodeText(text)) != text) {
     return Error(ErrorCode::kMismatch,
@@ -66,9 +80,9 @@ Result<TokenizerRow> Measure(const text::Tokenizer& tokenizer, const BenchTokeni
   for (int pass = 0; pass < 2 || ProcessorSeconds() - begin < flags.seconds; ++pass) {
     const double start = ProcessorSeconds();
     row.tokens = 0;
-    for (size_t at = 0; at < text.size(); at += piece) {
+    for (const std::string_view call : calls) {
       ids.clear();
-      tokenizer.AppendText(std::string_view(text).substr(at, piece), ids);
+      tokenizer.AppendText(call, ids);
       row.tokens += ids.size();
     }
     const double seconds = ProcessorSeconds() - start;
@@ -102,14 +116,14 @@ void AddBenchTokenizerCommand(CLI::App& bench, Invocation& invocation) {
   auto flags = std::make_shared<BenchTokenizerFlags>();
   CLI::App* command = bench.add_subcommand(
       "tokenizer",
-      "Speed of encoding text files, one thread; tests/tokenize/compare.mjs compares it with others");
+      "Speed of encoding text files, one thread; scripts/compare-tokenizers compares it with others");
   command->add_option("tokenizer", flags->tokenizer, "A tokenizer.json or the directory that holds one")
       ->required();
   command->add_option("files", flags->files, "Text files, UTF-8")->required();
   command->add_option("--seconds", flags->seconds, "Least time for a file")
       ->check(Between(0.0, 3600.0))
       ->capture_default_str();
-  command->add_option("--call-bytes", flags->call_bytes, "Bytes of one call; 0: the whole file")
+  command->add_option("--call-bytes", flags->call_bytes, "Bytes of one call, about; 0: the whole file")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "One JSON array instead of lines");

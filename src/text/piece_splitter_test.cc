@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "text/utf8_testing.h"
+
 namespace millrace::text {
 namespace {
 
@@ -112,26 +114,6 @@ class ReleasedPatterns {
     return patterns;
   }();
 };
-
-std::string Utf8(uint32_t c) {
-  std::string s;
-  if (c < 0x80) {
-    s += static_cast<char>(c);
-  } else if (c < 0x800) {
-    s += static_cast<char>(0xC0 | c >> 6);
-    s += static_cast<char>(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    s += static_cast<char>(0xE0 | c >> 12);
-    s += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    s += static_cast<char>(0x80 | (c & 0x3F));
-  } else {
-    s += static_cast<char>(0xF0 | c >> 18);
-    s += static_cast<char>(0x80 | (c >> 12 & 0x3F));
-    s += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    s += static_cast<char>(0x80 | (c & 0x3F));
-  }
-  return s;
-}
 
 // ICU and PCRE2 may know different Unicode versions; they agree on what Unicode 14 had assigned, and on what
 // it never assigns.

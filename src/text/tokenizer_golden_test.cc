@@ -1,17 +1,79 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <iterator>
+#include <optional>
+#include <random>
+#include <unordered_map>
+#include <utility>
 
 #include "support/sha256.h"
+#include "text/byte_pair_merger.h"
 #include "text/golden_testing.h"
+#include "text/match_encoder.h"
+#include "text/piece_splitter.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
+#include "text/utf8_testing.h"
 
 namespace millrace::text {
 namespace {
 
 class TokenizerGolden : public GoldenTest {};
+
+// The tokens of a file by merging neighbours in its pieces one by one.
+class MergingTokenizer {
+ public:
+  explicit MergingTokenizer(const formats::TokenizerData& data) {
+    std::unordered_map<std::string, TokenId> ids;
+    for (size_t id = 0; id < data.tokens.size(); ++id) ids[data.tokens[id]] = static_cast<TokenId>(id);
+    for (int byte = 0; byte < 256; ++byte) {
+      bytes_.push_back(ids.at(formats::ByteLevelEncode(std::string(1, static_cast<char>(byte)))));
+    }
+    for (const auto& [left, right] : data.merges) {
+      merges_.push_back({.left = ids.at(left), .right = ids.at(right), .result = ids.at(left + right)});
+    }
+    merger_.emplace(bytes_, merges_);
+  }
+
+  std::vector<TokenId> EncodeText(std::string_view text) const {
+    std::vector<TokenId> ids;
+    BytePairMerger::Scratch scratch;
+    PieceSplitter splitter(classes_, text);
+    for (auto piece = splitter.Next(); !piece.empty(); piece = splitter.Next()) {
+      merger_->Encode(piece, scratch, ids);
+    }
+    return ids;
+  }
+
+  bool NeedsNoMerging() const { return MatchEncoder::Build(bytes_, merges_).has_value(); }
+
+ private:
+  std::vector<TokenId> bytes_;
+  std::vector<Merge> merges_;
+  std::optional<BytePairMerger> merger_;
+  CharClasses classes_;
+};
+
+// Tokens in any order, so that all kinds of cuts compete, and characters of one script or of several.
+std::string TextOfTokensOrScripts(std::mt19937& random, const Tokenizer& tokenizer) {
+  constexpr std::pair<uint32_t, uint32_t> kScripts[] = {
+      {0x20, 0x7E},     {0xC0, 0x17F},    {0x300, 0x36F},   {0x400, 0x45F},   {0x900, 0x97F},
+      {0x3040, 0x30FF}, {0x4E00, 0x9FFF}, {0x4E00, 0x5000}, {0xAC00, 0xD7A3}, {0x1F300, 0x1F5FF}};
+  std::string text;
+  const auto script = random() % std::size(kScripts);
+  const bool is_mixed = random() % 4 == 0;
+  for (auto n = random() % 80; n > 0; --n) {
+    if (script == 0) {
+      text += tokenizer.TokenBytes(static_cast<TokenId>(random() % 129280));
+    } else {
+      const auto& [first, last] = kScripts[is_mixed ? random() % std::size(kScripts) : script];
+      text += Utf8(first + static_cast<uint32_t>(random() % (last - first + 1)));
+    }
+  }
+  return RepairUtf8(text);
+}
 
 TEST_F(TokenizerGolden, HasTheReleasedSizeAndControlTokens) {
   EXPECT_EQ(Released().vocab_size(), 129280);
@@ -47,6 +109,21 @@ TEST_F(TokenizerGolden, EncodesEveryString) {
     EXPECT_EQ(Released().Decode(Ids(c.at("text_ids"))), text) << c.at("id");
     if (prompt_ids) {
       EXPECT_EQ(Released().Decode(Ids(*prompt_ids), ControlTokens::kKeep), text) << c.at("id");
+    }
+  }
+}
+
+TEST_F(TokenizerGolden, EncodesAsMergingDoes) {
+  std::mt19937 random(44);
+  for (const std::filesystem::path& dir : {MiniDir(), std::filesystem::path(MILLRACE_TOKENIZER_DIR)}) {
+    const auto data = formats::ReadTokenizerJson(dir);
+    ASSERT_TRUE(data.ok()) << data.error().message();
+    const MergingTokenizer merging(*data);
+    EXPECT_TRUE(merging.NeedsNoMerging());
+    const Tokenizer& tokenizer = dir == MiniDir() ? MiniTokenizer() : Released();
+    for (int round = 0; round < 2000; ++round) {
+      const std::string text = TextOfTokensOrScripts(random, tokenizer);
+      ASSERT_EQ(tokenizer.EncodeText(text), merging.EncodeText(text)) << text;
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "text/golden_testing.h"
 #include "text/utf8.h"
+#include "text/utf8_testing.h"
 
 namespace millrace::text {
 namespace {
@@ -44,13 +45,7 @@ std::string RandomText(std::mt19937& random, size_t characters) {
     if (random() % 3 == 0) c = random() % 0x110000;
     if (random() % 8 == 0) c = 0x300 + random() % 16;
     if (c >= 0xD800 && c < 0xE000) c = '\n';
-    if (c < 0x80) {
-      text += static_cast<char>(c);
-      continue;
-    }
-    const int trail = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    text += static_cast<char>((trail == 1 ? 0xC0 : trail == 2 ? 0xE0 : 0xF0) | c >> 6 * trail);
-    for (int t = trail - 1; t >= 0; --t) text += static_cast<char>(0x80 | (c >> 6 * t & 0x3F));
+    text += Utf8(c);
   }
   return text;
 }
@@ -132,6 +127,13 @@ TEST(Tokenizer, EqualRanksMergeFromTheLeft) {
   std::vector<TokenId> expected(50, 257);
   expected.push_back(ByteId('a'));
   EXPECT_EQ(tokenizer.EncodeText(std::string(101, 'a')), expected);  // the same on the path of long pieces
+}
+
+TEST(Tokenizer, MergesMayStandInFrontOfThoseThatMakeTheirHalves) {
+  formats::TokenizerData data = ByteVocabulary();
+  for (const char* token : {"ab", "abc"}) data.tokens.push_back(token);
+  data.merges = {{"ab", "c"}, {"a", "b"}};
+  EXPECT_THAT(Built(data).EncodeText("abcab"), ElementsAre(258, 257));
 }
 
 TEST(Tokenizer, IdsThatAreNoTokensHaveNoBytes) {
