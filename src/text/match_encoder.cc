@@ -157,13 +157,15 @@ void MatchEncoder::Encode(std::string_view piece, Scratch& scratch, std::vector<
   const size_t first = ids.size();  // behind it symbols, until the end
   std::vector<uint64_t>& dead = scratch.dead_;
   dead.clear();
+  if (piece.empty()) return;
   Place last;
   Place next = LongestBehind(piece, 0);
-  while (last.end < piece.size()) {
+  for (;;) {
     const bool is_dead = !dead.empty() && (dead[next.end / 64] >> (next.end % 64) & 1) != 0;
     if (!is_dead && Fits(last, next.symbol)) {
       ids.push_back(static_cast<TokenId>(next.symbol));
       last = next;
+      if (last.end == piece.size()) break;
       next = LongestBehind(piece, last.end);
     } else if (const Symbol shorter = tokens_[next.symbol].shorter; shorter != kNone) {
       next = {.symbol = shorter, .end = last.end + tokens_[shorter].length};

@@ -52,10 +52,10 @@ CharClasses::CharClasses() : classes_(kCodePoints) {
   }
 }
 
-PieceSplitter::Char PieceSplitter::At(size_t i) const {
+// Of two bytes and more.
+PieceSplitter::Char PieceSplitter::AtLongCharacter(size_t i) const {
   const auto byte = [&](size_t k) -> uint32_t { return static_cast<uint8_t>(text_[i + k]); };
   const uint32_t lead = byte(0);
-  if (lead < 0x80) return {classes_.Of(lead), 1};
   if (lead < 0xE0) return {classes_.Of((lead & 0x1F) << 6 | (byte(1) & 0x3F)), 2};
   if (lead < 0xF0) return {classes_.Of((lead & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F)), 3};
   return {

@@ -53,7 +53,11 @@ class PieceSplitter {
     uint8_t classes = 0;
     uint8_t length = 0;
   };
-  Char At(size_t i) const;
+  Char At(size_t i) const {
+    const auto byte = static_cast<uint8_t>(text_[i]);
+    return byte < 0x80 ? Char{classes_.Of(byte), 1} : AtLongCharacter(i);
+  }
+  Char AtLongCharacter(size_t i) const;
   // The classes at `i`; those of a number at the end of the text, because there the rules see an end as well.
   uint8_t ClassesAt(size_t i) const { return i < text_.size() ? At(i).classes : uint8_t{kNumber}; }
 

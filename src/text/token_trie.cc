@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 namespace millrace::text {
@@ -69,10 +70,10 @@ class TokenTrie::Builder {
     open_.insert(open_.end(), children_.rbegin(), children_.rend());
   }
 
-  // For children_, whose slots are their bytes still. Each number of children goes on where it found room
+  // For children_, whose slots are their bytes still. Each order of magnitude goes on where it found room
   // last: going back for the gaps would take most of the time of loading, and single children fill them.
   size_t FreeBase() {
-    size_t& from = from_[std::min(children_.size(), from_.size() - 1)];
+    size_t& from = from_[static_cast<size_t>(std::bit_width(children_.size()))];
     for (;; ++from) {
       const size_t base = from ^ children_[0].slot;
       if (const size_t end = (base / kBlock + 1) * kBlock; end > nodes_.size()) {
@@ -89,7 +90,7 @@ class TokenTrie::Builder {
   std::vector<bool> has_base_;
   std::vector<Range> open_;
   std::vector<Range> children_;
-  std::array<size_t, 16> from_;
+  std::array<size_t, 10> from_;  // by the binary digits of the number of children
 };
 
 TokenTrie::TokenTrie(std::vector<Entry> entries)

@@ -40,6 +40,19 @@ size_t AsciiWords(std::string_view bytes) {
   return i;
 }
 
+// Length of the well-formed character at the start of `bytes`; 0: none is there. The common answer, without
+// telling why.
+size_t CharacterLength(std::string_view bytes) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
+  const auto goes_on = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
+  const Lead lead = kLeads[byte(0)];
+  if (lead.length < 2) return lead.length;
+  if (lead.length > bytes.size() || byte(1) < lead.second_min || byte(1) > lead.second_max) return 0;
+  if (lead.length > 2 && !goes_on(2)) return 0;
+  if (lead.length > 3 && !goes_on(3)) return 0;
+  return lead.length;
+}
+
 }  // namespace
 
 Utf8Unit NextUtf8Unit(std::string_view bytes) {
@@ -60,9 +73,9 @@ bool IsUtf8(std::string_view bytes) {
     bytes.remove_prefix(AsciiWords(bytes));
     // A word's worth of units between two looks at the fast path.
     for (int i = 0; i < 8 && !bytes.empty(); ++i) {
-      const Utf8Unit unit = NextUtf8Unit(bytes);
-      if (unit.kind != Utf8Kind::kCharacter) return false;
-      bytes.remove_prefix(unit.length);
+      const size_t length = CharacterLength(bytes);
+      if (length == 0) return false;
+      bytes.remove_prefix(length);
     }
   }
   return true;
