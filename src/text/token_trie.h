@@ -12,10 +12,9 @@ namespace millrace::text {
 // construction: any thread.
 class TokenTrie {
  public:
-  static constexpr uint32_t kMaxToken = (1u << 20) + 255;
   struct Entry {
     std::string_view bytes;  // not kept
-    uint32_t token = 0;
+    uint32_t token = 0;      // below 2^21 - 1
   };
   // Bytes distinct and not empty.
   explicit TokenTrie(std::vector<Entry> entries);
