@@ -241,18 +241,17 @@ class Soak {
   std::vector<Kept> kept_;
 };
 
-// Nothing when the server has no such page.
-std::optional<ServerLoad> AskServerLoad(const HttpClient& http) {
-  const Result<std::optional<std::string>> page = GetPage(http, "/metrics");
-  if (!page.ok() || !*page) return std::nullopt;
-  return ReadServerLoad(ParseMetricsPage(**page));
-}
-
 bool IsIdle(const ServerLoad& load) {
   return load.running.value_or(0) == 0 && load.waiting.value_or(0) == 0;
 }
 
 }  // namespace
+
+std::optional<ServerLoad> AskServerLoad(const HttpClient& http) {
+  const Result<std::optional<std::string>> page = GetPage(http, "/metrics");
+  if (!page.ok() || !*page) return std::nullopt;
+  return ReadServerLoad(ParseMetricsPage(**page));
+}
 
 std::vector<std::string> SoakResult::Faults() const {
   std::vector<std::string> faults;
