@@ -41,6 +41,11 @@ void StatsBoard::OnPreempted(int64_t tokens) {
   ++stats_.preemptions_total;
 }
 
+void StatsBoard::OnWaitsForReader() {
+  std::lock_guard lock(mutex_);
+  ++stats_.prompt_waits_total;
+}
+
 void StatsBoard::OnCache(const CacheStats& cache) {
   std::lock_guard lock(mutex_);
   stats_.cache = cache;
