@@ -245,7 +245,6 @@ void Loop::EndWaits() {
     if (!wait.reader) continue;
     const Running* const reader = Find(*wait.reader);
     if (reader != nullptr && reader->seen < wait.length) continue;
-    if (reader != nullptr) wait.reached = wait.length;
     wait.reader.reset();
     pool_full_ = false;  // it may need less than one behind it that did not fit
   }
@@ -272,14 +271,13 @@ bool Loop::WaitsForReader(QueuedRequest& request) {
     const auto read = std::span<const TokenId>(reader.tokens).first(static_cast<size_t>(reader.begun_with));
     const int64_t common = std::ranges::mismatch(prompt, read).in1 - prompt.begin();
     const auto shared = model_->WorthWaiting(*reader.state, prompt, common);
-    if (!shared || shared->saved <= most.saved || shared->length <= request.wait.reached) continue;
+    if (!shared || shared->saved <= most.saved) continue;
     best = &reader;
     most = *shared;
   }
   if (best == nullptr) return false;
   model_->LeaveFor(*best->state, std::ssize(prompt), most.length);
-  request.wait.reader = best->queued.id;
-  request.wait.length = most.length;
+  request.wait = {.reader = best->queued.id, .length = most.length};
   board_.OnWaitsForReader();
   return true;
 }

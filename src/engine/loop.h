@@ -25,8 +25,7 @@ namespace millrace::engine {
 // That a request in the queue waits for a sequence that reads what its prompt begins with.
 struct PromptWait {
   std::optional<SeqId> reader = std::nullopt;
-  int64_t length = 0;   // of the reader, that ends the wait
-  int64_t reached = 0;  // by earlier readers; so much, or less, is not waited for again
+  int64_t length = 0;  // of the reader, that ends the wait
 };
 
 // A validated request on its way to a slot.
@@ -46,8 +45,8 @@ struct QueuedRequest {
 //
 // A sequence is admitted when the model has memory for the tokens it begins with, and grows as it goes. One
 // whose prompt begins like one that is being read just now waits until that has read what they share, without
-// a slot, and lets others pass; whatever becomes of the reader, the wait is over when it is no longer read.
-// When one cannot grow, the latest admitted is preempted: it gives up its state and waits, in front of those
+// a slot, and lets others pass; when the reader leaves before, the first that waited for it reads. When one
+// cannot grow, the latest admitted is preempted: it gives up its state and waits, in front of those
 // that never ran, until a sequence has left. It goes on exactly where it was, mostly from what the model's
 // cache has kept of it. The earliest admitted is never preempted, so that there is always one that comes to
 // its end. One thread. Engine puts a thread and a mailbox around it.

@@ -1,13 +1,18 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "engine/load.h"
+#include "engine/loop.h"
 #include "engine/model_stepper.h"
+#include "engine/recording_sink.h"
 #include "model/checkpoint_testing.h"
 
 // What the prefix cache gives back, and that it gives it back exactly: pages of the real size over the tiny
@@ -101,6 +106,35 @@ class PrefixReuseTest : public testing::Test {
     std::swap(loaded_, cold_);
     EXPECT_EQ(run.computed, std::ssize(prompt));
     return run;
+  }
+
+  // Greedy answers of four tokens to prompts that come together.
+  struct Together {
+    std::vector<Run> runs;  // without logits
+    EngineStats stats;
+  };
+  Together AskTogether(const std::vector<std::vector<TokenId>>& prompts) {
+    Together together;
+    StatsBoard board;
+    Loop loop(std::move(loaded_.model), {.max_num_seqs = 8, .prefill_chunk = 300}, board);
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (const std::vector<TokenId>& prompt : prompts) {
+      GenerationRequest request{.request_id = "together", .prompt = prompt, .sampling = {}};
+      request.sampling.temperature = 0;
+      request.sampling.max_tokens = 4;
+      request.sampling.ignore_eos = true;
+      EXPECT_TRUE(board.TryJoinQueue(100, std::ssize(prompt)));
+      sinks.push_back(std::make_shared<RecordingSink>());
+      loop.Enqueue({SeqId{sinks.size()}, std::move(request), sinks.back(), std::chrono::steady_clock::now()});
+    }
+    while (!loop.idle()) loop.Step();
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const auto finish = sinks[i]->WaitForFinish(std::chrono::seconds(0));
+      together.runs.push_back({.tokens = Join(prompts[i], sinks[i]->tokens()),
+                               .computed = finish->prompt_tokens - finish->cached_tokens});
+    }
+    together.stats = board.Snapshot();
+    return together;
   }
 
   std::mt19937 rng_{4};
@@ -233,6 +267,45 @@ TEST_F(PrefixReuseTest, SwitchedOffNothingIsShared) {
   EXPECT_EQ(Ask(prompt).computed, 600);
   EXPECT_EQ(model().cache_stats().reusable_tokens, 0);
   EXPECT_EQ(model().free_kv_tokens(), model().kv_tokens());
+}
+
+TEST_F(PrefixReuseTest, EightPromptsThatComeTogetherReadWhatTheyShareOnce) {
+  StepperOptions options;
+  options.max_num_seqs = 8;
+  Load(options);
+  const std::vector<TokenId> base = Random(4096);
+  std::vector<std::vector<TokenId>> prompts(8);
+  for (auto& prompt : prompts) prompt = Join(base, Random(100));
+  const Together together = AskTogether(prompts);
+  EXPECT_EQ(together.runs[0].computed, 4196);
+  for (size_t i = 1; i < 8; ++i) EXPECT_EQ(together.runs[i].computed, 100) << i;
+  EXPECT_EQ(together.stats.prompt_tokens_total, 4096u + 8 * 100);
+  EXPECT_EQ(together.stats.prefix_replay_tokens, 0u);
+  for (const size_t i : {0, 5}) EXPECT_EQ(together.runs[i].tokens, Cold(prompts[i], 4).tokens) << i;
+}
+
+// Where the others part from the one that reads is no place that it would keep for itself: it leaves a tail
+// for them, full or early as they need it.
+TEST_F(PrefixReuseTest, WhoReadsLeavesATailWhereOthersPart) {
+  StepperOptions options;
+  options.max_num_seqs = 8;
+  Load(options);
+  const std::vector<TokenId> base = Random(1200);
+  std::vector<std::vector<TokenId>> prompts = {Join(base, Random(900))};
+  for (const auto& [shared, own] : std::vector<std::pair<int64_t, int64_t>>{
+           {700, 20}, {700, 900}, {1024, 20}, {1030, 400}, {1200, 1}, {300, 30}})
+    prompts.push_back(Join(First(base, shared), Random(own)));
+  prompts.push_back(prompts[0]);
+  const Together together = AskTogether(prompts);
+  EXPECT_EQ(together.stats.prompt_waits_total, 7u);
+  EXPECT_EQ(together.stats.prefix_replay_tokens, 0u);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(together.runs[i].tokens, Cold(prompts[i], 4).tokens) << i;
+    if (i == 0) continue;
+    const int64_t shared = std::ranges::mismatch(prompts[0], prompts[i]).in1 - prompts[0].begin();
+    const int64_t whole = std::min(shared, std::ssize(prompts[i]) - 1) / kPage * kPage;
+    EXPECT_EQ(together.runs[i].computed, std::ssize(prompts[i]) - whole) << i;
+  }
 }
 
 // Sequences that end before they have read anything leave nothing that nobody has.
