@@ -404,7 +404,7 @@ void ModelStepper::Release(Slot& slot) {
   slot.generated_tails.clear();
   slot.asked.clear();
   const auto in_tree = static_cast<size_t>(slot.tree_tokens / page_tokens_);
-  for (size_t i = in_tree; i < slot.pages.size(); ++i) pages_->Unref(slot.pages[i]);
+  for (size_t i = in_tree; i < slot.pages.size(); ++i) pages_->Free(slot.pages[i]);
   if (slot.node) tree_->Release(*slot.node);
   slot.node.reset();
   slot.tree_tokens = 0;
