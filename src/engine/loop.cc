@@ -9,14 +9,11 @@
 
 #include "base/check.h"
 #include "base/function_ref.h"
+#include "base/seconds.h"
 #include "engine/overdue.h"
 
 namespace millrace::engine {
 namespace {
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 PlannerOptions ToPlannerOptions(const EngineOptions& options, const StepModel& model) {
   return {.policy = options.schedule_policy,

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "base/seconds.h"
+
 namespace millrace::engine {
 namespace {
 
 constexpr double kNewAnswerWeight = 0.1;  // in the mean of answers' lengths
-
-double Seconds(StatsBoard::Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 }  // namespace
 
