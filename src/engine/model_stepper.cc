@@ -206,7 +206,8 @@ ModelStepper::ModelStepper(std::unique_ptr<model::Forward> forward, std::unique_
       max_model_len_(max_model_len),
       page_tokens_(options.page_tokens),
       early_tail_tokens_(options.early_tail_pages * options.page_tokens),
-      prefix_caching_(options.prefix_caching) {
+      prefix_caching_(options.prefix_caching),
+      trace_(options.trace) {
   const auto max_pages = static_cast<size_t>(PagesFor(max_model_len, page_tokens_));
   for (int i = 0; i < options.max_num_seqs; ++i) {
     Slot& slot = *slots_.emplace_back(std::make_unique<Slot>(forward_->plan()));
@@ -493,7 +494,7 @@ void ModelStepper::Step(std::span<const StepItem> items, std::span<float> logits
                       .results_from = slot.ResultsFrom(),
                       .tails = slot.requests});
   }
-  forward_->Run(batch_, logits);
+  forward_->Run(batch_, logits, trace_);
   for (const StepItem& item : items) {
     Slot& slot = static_cast<Sequence*>(item.sequence)->slot();
     KeepPages(slot, item.tokens, slot.state.length() - std::ssize(item.tokens));

@@ -38,6 +38,7 @@ struct StepperOptions {
   std::optional<int> prefix_tails = std::nullopt;  // slots; nullopt: by the number of sequences and pages
   int64_t page_tokens = model::kPageTokens;        // others for tests, as is the next
   int64_t early_tail_pages = 16;                   // between the tails inside a long prompt; >= 1
+  model::LayerTrace* trace = nullptr;  // of every step, outlives the stepper; for tests, as it allocates
 };
 
 // The released model as the engine runs it: model::Forward over pages of one pool. A sequence holds one of
@@ -128,6 +129,7 @@ class ModelStepper : public StepModel {
   int64_t page_tokens_;
   int64_t early_tail_tokens_;
   bool prefix_caching_;
+  model::LayerTrace* trace_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
   std::vector<model::BatchItem> batch_;     // scratch of Step

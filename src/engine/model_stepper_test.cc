@@ -9,10 +9,12 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <stdexcept>
 
 #include "engine/engine.h"
 #include "engine/forced_prefix_constraint.h"
 #include "engine/load.h"
+#include "engine/loop.h"
 #include "engine/recording_sink.h"
 #include "model/weights_plan.h"
 
@@ -183,6 +185,85 @@ TEST(LoadStepModel, RefusesOptionsOutOfRangeByName) {
   EXPECT_THAT(message([](LoadOptions& o) { o.stepper.kv_tokens = 0; }), HasSubstr("max-total-tokens is 0"));
   EXPECT_THAT(message([](LoadOptions& o) { o.threads = -1; }), HasSubstr("threads is -1"));
   EXPECT_THAT(LoadStepModel("/nonexistent", SmallOptions()).error().message(), HasSubstr("/nonexistent"));
+}
+
+// Throws in the middle of the forward pass, in so many passes from now.
+class Breaking : public model::LayerTrace {
+ public:
+  void OnTensor(const std::string&, std::span<const float>, std::span<const int64_t>) override {}
+  void OnIntegers(const std::string&, std::span<const int64_t>, std::span<const int64_t>) override {}
+  void OnLayerInput(int layer, std::span<float>, std::span<float>) override {
+    if (layer != 2 || passes_left_ == 0 || --passes_left_ > 0) return;
+    tails_in_flight_ = model_->cache_stats().tails;
+    throw std::runtime_error("the layer broke");
+  }
+  // Any thread, while no pass runs.
+  void BreakIn(int passes, const ModelStepper& model) {
+    passes_left_ = passes;
+    model_ = &model;
+  }
+  int64_t tails_in_flight() const { return tails_in_flight_; }
+
+ private:
+  int passes_left_ = 0;
+  int64_t tails_in_flight_ = 0;
+  const ModelStepper* model_ = nullptr;
+};
+
+// Tails are taken out of the running batch. When that never ends they come back, with all pages and slots.
+TEST(ModelStepper, AStepThatThrowsWithTailsInFlightGivesEverythingBack) {
+  Breaking trace;
+  LoadOptions options = SmallOptions();
+  LoadedModel unbroken = LoadMini(options);
+  options.stepper.trace = &trace;
+  LoadedModel mini = LoadMini(options);
+  ModelStepper& model = *mini.model;
+  StatsBoard board;
+  Loop loop(std::move(mini.model), {.max_num_seqs = 3, .prefill_chunk = 96}, board);
+  std::vector<std::vector<TokenId>> prompts = {RandomTokens(300, 5), RandomTokens(300, 6),
+                                               RandomTokens(300, 7)};
+  const auto answers = [](Loop& to, StatsBoard& at, const std::vector<std::vector<TokenId>>& to_prompts,
+                          FinishReason reason) {
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (const std::vector<TokenId>& prompt : to_prompts) {
+      GenerationRequest request{.request_id = "broken", .prompt = prompt, .sampling = {}};
+      request.sampling.temperature = 0;
+      request.sampling.max_tokens = 8;
+      request.sampling.ignore_eos = true;
+      EXPECT_TRUE(at.TryJoinQueue(10, std::ssize(prompt)));
+      sinks.push_back(std::make_shared<RecordingSink>());
+      to.Enqueue({SeqId{sinks.size()}, std::move(request), sinks.back(), std::chrono::steady_clock::now()});
+    }
+    while (!to.idle()) to.Step();
+    std::vector<std::vector<TokenId>> tokens;
+    for (const auto& sink : sinks) {
+      EXPECT_EQ(sink->WaitForFinish()->reason, reason);
+      tokens.push_back(sink->tokens());
+    }
+    return tokens;
+  };
+  StatsBoard other_board;
+  Loop other(std::move(unbroken.model), {.max_num_seqs = 3, .prefill_chunk = 96}, other_board);
+
+  // First cold, 32 tokens of each a step; then behind the tails of what was read meanwhile.
+  int64_t tails_before = 0;
+  for (int round = 0; round < 2; ++round) {
+    trace.BreakIn(8, model);
+    EXPECT_THAT(answers(loop, board, prompts, FinishReason::kError), testing::Each(testing::IsEmpty()));
+    EXPECT_EQ(trace.tails_in_flight(), tails_before + 3) << "one of each, when it broke";
+    EXPECT_EQ(model.cache_stats().tails, tails_before);
+    EXPECT_EQ(model.free_kv_tokens(), model.kv_tokens());
+    const Status sound = model.CheckCache();
+    EXPECT_TRUE(sound.ok()) << sound.error().message();
+    EXPECT_EQ(board.Snapshot().running, 0);
+    EXPECT_EQ(answers(loop, board, prompts, FinishReason::kLength),
+              answers(other, other_board, prompts, FinishReason::kLength));
+    tails_before = model.cache_stats().tails;
+    for (auto& prompt : prompts) {
+      const std::vector<TokenId> more = RandomTokens(260, 8);
+      prompt.insert(prompt.end(), more.begin(), more.end());
+    }
+  }
 }
 
 struct Example {
