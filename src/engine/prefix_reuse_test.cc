@@ -308,6 +308,24 @@ TEST_F(PrefixReuseTest, WhoReadsLeavesATailWhereOthersPart) {
   }
 }
 
+TEST_F(PrefixReuseTest, WhatOthersWaitedForGoesWithTheOneThatRead) {
+  StepperOptions options;
+  options.max_num_seqs = 1;
+  Load(options);
+  const std::vector<TokenId> prompt = Random(1500);
+  {
+    auto reader = model().NewSequence(prompt);
+    ASSERT_TRUE(reader.ok());
+    const std::vector<TokenId> other = Join(First(prompt, 300), Random(10));
+    const auto shared = model().WorthWaiting(*reader->sequence, other, 300);
+    ASSERT_TRUE(shared.has_value());
+    EXPECT_EQ(shared->length, kPage);
+    model().LeaveFor(*reader->sequence, std::ssize(other), shared->length);
+  }
+  (void)Ask(Random(1500), 0);
+  EXPECT_EQ(model().cache_stats().tails, ModelStepper::kPromptTails) << "those of the prompt itself alone";
+}
+
 // Sequences that end before they have read anything leave nothing that nobody has.
 TEST_F(PrefixReuseTest, ASequenceThatNeverStepsGivesAllBack) {
   Load();
