@@ -59,12 +59,6 @@ Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOpti
     return OutOfRange("max-total-tokens", options.kv_tokens.value_or(n_pages * page),
                       fmt::format("at least 1 and less than 2^32 pages of {} tokens", page));
   }
-  if (options.prefix_caching && page < config.sliding_window - 1) {
-    return OutOfRange("sliding_window", config.sliding_window,
-                      fmt::format("at most {} with prefix caching: a page's length and one; "
-                                  "--no-enable-prefix-caching serves the checkpoint without",
-                                  page + 1));
-  }
   // Tails of all prompts that run and of as many that have run, and some of what long prompts leave.
   const int64_t n_tails = options.prefix_tails.value_or(static_cast<int>(
       std::max<int64_t>({16, int64_t{8} * options.max_num_seqs, std::min<int64_t>(n_pages / 64, 65536)})));
@@ -118,6 +112,7 @@ struct ModelStepper::Slot {
   std::vector<TokenId> unfiled;  // tokens behind them
   int64_t begun_with = 0;        // tokens that NewSequence got
   int64_t results_from = 0;
+  int64_t early_from = 0;        // from here on an early tail has whole rings
   std::vector<AskedTail> asked;  // ahead of the state; as many as it has room for
 
   // Of the step that runs.
@@ -304,7 +299,8 @@ std::optional<TailKind> ModelStepper::TailToBeginWith(const Slot& slot, int64_t 
       std::ranges::find(slot.asked, length, &AskedTail::length) == slot.asked.end())
     return std::nullopt;
   const model::LayerPlan& plan = forward_->plan();
-  if (plan.EarlyRingsSuffice(length, WantedFrom(n_tokens, length, /*full_tail=*/false)))
+  if (length >= slot.early_from &&
+      plan.EarlyRingsSuffice(length, WantedFrom(n_tokens, length, /*full_tail=*/false)))
     return TailKind::kEarly;
   return slot.state.CanGive(plan, length) ? std::optional(TailKind::kFull) : std::nullopt;
 }
@@ -371,6 +367,9 @@ Result<StartedSequence> ModelStepper::NewSequence(std::span<const TokenId> token
   slot.begun_with = n_tokens;
   slot.tree_tokens = shared;
   slot.results_from = begin.results_from;
+  // A replay makes the last source's entries right from the end of the shared pages on.
+  const bool replays = !begin.tail && begin.length > 0;
+  slot.early_from = shared + (replays ? forward_->plan().config.sliding_window - 1 : 1);
   if (shared > 0) {
     const auto rings = begin.tail ? tree_->TailOf(*begin.tail)->rings : std::span<const std::byte>();
     const bool whole = begin.tail && tree_->TailOf(*begin.tail)->kind == TailKind::kFull;
@@ -423,7 +422,7 @@ std::optional<TailKind> ModelStepper::WantedTail(const Slot& slot, int64_t lengt
   if (length > last - kPromptTails * page_tokens_) {
     return length >= slot.results_from ? std::optional(TailKind::kFull) : std::nullopt;
   }
-  if (length % early_tail_tokens_ != 0 || length <= slot.tree_tokens) return std::nullopt;
+  if (length % early_tail_tokens_ != 0 || length < slot.early_from) return std::nullopt;
   return TailKind::kEarly;
 }
 

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,7 +30,8 @@ class PrefixReuseTest : public testing::Test {
   void Load(StepperOptions options = {}) {
     options.max_model_len = options.kv_tokens.value_or(6000) < 6000 ? *options.kv_tokens : 6000;
     options.max_batch_tokens = 300;
-    auto loaded = LoadStepModel(model::TinyCheckpoint(), {.stepper = options, .threads = 2});
+    options.page_tokens = page_tokens_;
+    auto loaded = LoadStepModel(checkpoint_, {.stepper = options, .threads = 2});
     if (!loaded.ok()) {
       ADD_FAILURE() << loaded.error().message();
       std::abort();
@@ -137,6 +140,8 @@ class PrefixReuseTest : public testing::Test {
     return together;
   }
 
+  std::filesystem::path checkpoint_ = model::TinyCheckpoint();
+  int64_t page_tokens_ = kPage;
   std::mt19937 rng_{4};
   LoadedModel loaded_;
   LoadedModel cold_;
@@ -306,6 +311,36 @@ TEST_F(PrefixReuseTest, WhoReadsLeavesATailWhereOthersPart) {
     const int64_t whole = std::min(shared, std::ssize(prompts[i]) - 1) / kPage * kPage;
     EXPECT_EQ(together.runs[i].computed, std::ssize(prompts[i]) - whole) << i;
   }
+}
+
+// A window that reaches over pages: a replay's first early tails would hold entries from before its pages'
+// end.
+TEST_F(PrefixReuseTest, AWindowLongerThanAPageReusesExactly) {
+  const model::ScratchDirectory dir;
+  checkpoint_ = dir.path();
+  std::filesystem::copy(model::TinyCheckpoint(), checkpoint_, std::filesystem::copy_options::recursive);
+  std::string config = model::ReadAll(checkpoint_ / "config.json");
+  const std::string window = "\"sliding_window\": 32";
+  ASSERT_NE(config.find(window), std::string::npos);
+  config.replace(config.find(window), window.size(), "\"sliding_window\": 200");
+  model::WriteAll(checkpoint_ / "config.json", config);
+  page_tokens_ = 32;
+  StepperOptions options;
+  options.early_tail_pages = 47;  // 1,504 tokens
+  Load(options);
+  const std::vector<TokenId> base = Random(1490);
+  (void)Ask(Join(base, Random(300)), 0);
+  // Far behind any tail, so that it is replayed, and passes the first early one a page behind that.
+  const std::vector<TokenId> first = Join(base, Random(600));
+  EXPECT_GT(Ask(first, 0).replayed, 900);
+  const std::vector<TokenId> behind_it = Join(First(first, 1510), Random(600));
+  Run run = Ask(behind_it);
+  EXPECT_EQ(run, Cold(behind_it));
+  EXPECT_GT(run.replayed, 900) << "that tail would have had entries that no replay makes right";
+  const std::vector<TokenId> behind_the_end = Join(First(first, 2080), Random(3));
+  run = Ask(behind_the_end);
+  EXPECT_EQ(run, Cold(behind_the_end));
+  EXPECT_EQ(run.computed, 3);
 }
 
 TEST_F(PrefixReuseTest, WhatOthersWaitedForGoesWithTheOneThatRead) {
