@@ -241,6 +241,73 @@ TEST_F(PrefixReuseTest, SixteenInterleavedConversationsKeepTheirPasts) {
   EXPECT_GE(static_cast<double>(kept), 0.95 * static_cast<double>(before)) << kept << " of " << before;
 }
 
+// The same beginning before ends that are new each time.
+TEST_F(PrefixReuseTest, ABeginningIsKeptHoweverLongTheNewEndsAre) {
+  page_tokens_ = model::kMinPageTokens;
+  Load();
+  const std::vector<TokenId> base = Random(12 * page_tokens_ + 1);
+  (void)Ask(base, 0);
+  for (int turn = 0; turn < 12; ++turn) {
+    for (const int64_t fresh : {0, 1, 3, 6}) {
+      const Run run = Ask(Join(base, Random(fresh * page_tokens_)), 0);
+      EXPECT_LE(run.computed, fresh * page_tokens_ + page_tokens_) << fresh << " pages, turn " << turn;
+    }
+  }
+}
+
+// An agent's client puts a reminder behind the last message, and takes it away in the next turn.
+TEST_F(PrefixReuseTest, ARemovedReminderCostsWhatCameBehindIt) {
+  Load();
+  std::vector<TokenId> history = Random(1100);
+  for (int turn = 0; turn < 4; ++turn) {
+    const int64_t kept = turn == 0 ? 0 : std::ssize(history);
+    if (turn > 0) history = Join(history, Random(300));
+    const std::vector<TokenId> prompt = Join(history, Random(60));
+    const Run run = Ask(prompt, 10);
+    EXPECT_LE(run.computed, std::ssize(prompt) - kept + kPage) << "turn " << turn;
+    if (turn == 3) {
+      EXPECT_EQ(run, Cold(prompt, 10));
+    }
+  }
+}
+
+// Ten turns of thought, call and result; the client gives back calls and results alone.
+TEST_F(PrefixReuseTest, AToolLoopWithoutItsReasoningReadsOnlyWhatIsNew) {
+  page_tokens_ = model::kMinPageTokens;
+  Load();
+  std::vector<TokenId> prompt = Random(200);
+  for (int turn = 0; turn < 10; ++turn) {
+    const Run run = Ask(prompt, 60);
+    const int64_t added = turn == 0 ? 200 : 20 + 50;
+    EXPECT_LE(run.computed, added + page_tokens_) << "turn " << turn;
+    if (turn == 9) {
+      EXPECT_EQ(run, Cold(prompt, 60));
+    }
+    const std::vector<TokenId> call(run.tokens.end() - 20, run.tokens.end());
+    prompt = Join(Join(prompt, call), Random(50));
+  }
+}
+
+// With room for one conversation, what its prompt left and what its answer left both last.
+TEST_F(PrefixReuseTest, TheEndOfATurnDoesNotDriveOutTheEndOfItsPrompt) {
+  page_tokens_ = model::kMinPageTokens;
+  StepperOptions options;
+  options.prefix_tails = ModelStepper::kPromptTails + 2;
+  options.max_num_seqs = 1;
+  options.kv_tokens = 10 * page_tokens_;
+  Load(options);
+  const std::vector<TokenId> prompt = Random(130);
+  const Run turn = Ask(prompt, 120);
+  const std::vector<TokenId> all = Join(turn.tokens, Random(20));
+  const Run behind_all = Ask(all);
+  EXPECT_LE(behind_all.computed, 20 + page_tokens_);
+  EXPECT_EQ(behind_all, Cold(all));
+  const std::vector<TokenId> dropped = Join(prompt, Random(20));
+  const Run behind_prompt = Ask(dropped);
+  EXPECT_LE(behind_prompt.computed, 20 + page_tokens_);
+  EXPECT_EQ(behind_prompt, Cold(dropped));
+}
+
 TEST_F(PrefixReuseTest, LostTailsAndPagesCostTimeAndNotABit) {
   for (const int tails : {0, 1, 2}) {
     StepperOptions options;
