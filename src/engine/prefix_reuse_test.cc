@@ -363,16 +363,19 @@ TEST_F(PrefixReuseTest, WhoReadsLeavesATailWhereOthersPart) {
   options.max_num_seqs = 8;
   Load(options);
   const std::vector<TokenId> base = Random(1200);
-  std::vector<std::vector<TokenId>> prompts = {Join(base, Random(900))};
-  for (const auto& [shared, own] : std::vector<std::pair<int64_t, int64_t>>{
-           {700, 20}, {700, 900}, {1024, 20}, {1030, 400}, {1200, 1}, {300, 30}})
+  std::vector<std::vector<TokenId>> prompts = {Join(base, Random(600))};
+  for (const auto& [shared, own] :
+       std::vector<std::pair<int64_t, int64_t>>{{700, 20}, {700, 600}, {1024, 20}, {1200, 1}, {300, 30}})
     prompts.push_back(Join(First(base, shared), Random(own)));
   prompts.push_back(prompts[0]);
   const Together together = AskTogether(prompts);
-  EXPECT_EQ(together.stats.prompt_waits_total, 7u);
+  EXPECT_EQ(together.runs.back().tokens, together.runs[0].tokens);
+  EXPECT_EQ(together.stats.prompt_waits_total, 6u);
   EXPECT_EQ(together.stats.prefix_replay_tokens, 0u);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    EXPECT_EQ(together.runs[i].tokens, Cold(prompts[i], 4).tokens) << i;
+    if (i + 1 < prompts.size()) {
+      EXPECT_EQ(together.runs[i].tokens, Cold(prompts[i], 4).tokens) << i;
+    }
     if (i == 0) continue;
     const int64_t shared = std::ranges::mismatch(prompts[0], prompts[i]).in1 - prompts[0].begin();
     const int64_t whole = std::min(shared, std::ssize(prompts[i]) - 1) / kPage * kPage;
