@@ -313,6 +313,79 @@ TEST(ModelStepper, TheEngineGivesTheMiniModelsAnswers) {
   }
 }
 
+// Up to 20 greedy tokens behind `prompt`, and how many of its tokens were there already.
+struct GreedyAnswer {
+  std::vector<TokenId> tokens = {};
+  int64_t cached = 0;
+};
+GreedyAnswer AnswerTo(StepModel& model, const std::vector<TokenId>& prompt) {
+  GreedyAnswer answer;
+  auto started = model.NewSequence(prompt);
+  EXPECT_TRUE(started.ok());
+  answer.cached = started->length;
+  std::vector<TokenId> tokens = prompt;
+  std::vector<float> logits(static_cast<size_t>(model.vocab_size()));
+  auto seen = static_cast<size_t>(started->length);
+  while (answer.tokens.size() < 20 && tokens.back() != model.eos_token_id()) {
+    while (seen < tokens.size()) {
+      const auto part = std::span(tokens).subspan(seen, std::min<size_t>(96, tokens.size() - seen));
+      seen += part.size();
+      const StepItem item{
+          .sequence = started->sequence.get(), .tokens = part, .wants_logits = seen == tokens.size()};
+      model.Step({&item, 1}, item.wants_logits ? std::span<float>(logits) : std::span<float>());
+    }
+    tokens.push_back(static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()));
+    answer.tokens.push_back(tokens.back());
+    EXPECT_TRUE(model.Reserve(*started->sequence, std::ssize(tokens)).ok());
+  }
+  return answer;
+}
+
+// A fact early, half way and late in a conversation whose turns go on behind each other's cached pages and
+// tails: what is remembered, and every token, is as in a cold run.
+TEST(ModelStepper, ThreeTurnsRememberAFactAsColdOnesDo) {
+  LoadOptions options = SmallOptions();
+  options.stepper.page_tokens = model::kMinPageTokens;
+  LoadedModel mini = LoadMini(options);
+  const std::vector<Example> examples = MiniExamples();
+  const Example& name = examples[6];  // "My name is ...", the answer to that, and the question what it is
+  const TokenId user = name.prompt[1];
+  const auto question = std::find(name.prompt.begin() + 2, name.prompt.end(), user);
+  ASSERT_NE(question, name.prompt.end());
+  const std::vector<TokenId> fact(name.prompt.begin() + 1, question), ask(question, name.prompt.end());
+  std::vector<TokenId> filler(examples[2].prompt.begin() + 1, examples[2].prompt.end());
+  filler.insert(filler.end(), examples[2].output.begin(), examples[2].output.end());
+  for (const int before : {1, 5, 9}) {
+    std::vector<TokenId> conversation = {name.prompt[0]};
+    const auto add = [&](const std::vector<TokenId>& tokens) {
+      conversation.insert(conversation.end(), tokens.begin(), tokens.end());
+    };
+    for (int i = 0; i < 10; ++i) {
+      if (i == before) add(fact);
+      add(filler);
+    }
+    mini.model->ClearCache();
+    std::vector<std::vector<TokenId>> prompts;
+    for (int turn = 0; turn < 3; ++turn) {
+      add(ask);
+      const GreedyAnswer warm = AnswerTo(*mini.model, conversation);
+      EXPECT_EQ(warm.tokens, name.output) << "fact behind " << before << ", turn " << turn;
+      if (turn > 0) {
+        EXPECT_GT(warm.cached, std::ssize(prompts.back()) - model::kMinPageTokens);
+      }
+      prompts.push_back(conversation);
+      add(warm.tokens);
+      add(filler);
+    }
+    for (const std::vector<TokenId>& prompt : prompts) {
+      mini.model->ClearCache();
+      const GreedyAnswer cold = AnswerTo(*mini.model, prompt);
+      EXPECT_EQ(cold.cached, 0);
+      EXPECT_EQ(cold.tokens, name.output) << "fact behind " << before;
+    }
+  }
+}
+
 // Forces what the model has said of its own accord: the rest is then the same, although the forced part went
 // through the model as one piece and not token by token.
 TEST(ModelStepper, AForcedRunLeavesTheModelWhereItsOwnTokensDo) {
