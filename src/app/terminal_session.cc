@@ -15,15 +15,12 @@
 #include "app/forward_flags.h"
 #include "app/token_queue.h"
 #include "base/log.h"
+#include "base/seconds.h"
 
 namespace millrace::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double Seconds(Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 // Blocks until the queue has something or Ctrl-C comes.
 Status WaitForEither(int queue_fd, int interrupt_fd) {

@@ -51,7 +51,7 @@ PagePool::PagePool(std::byte* region, size_t region_bytes, size_t page_bytes, ui
       page_bytes_(page_bytes),
       stride_(Stride(page_bytes)),
       account_(account),
-      refs_(n_pages, 0) {
+      taken_(n_pages, 0) {
   free_.reserve(n_pages);
   for (uint32_t page = n_pages; page-- > 0;) free_.push_back({page});
 }
@@ -62,7 +62,7 @@ PagePool::~PagePool() {
 }
 
 uint64_t PagePool::BytesFor(size_t page_bytes, uint32_t n_pages) {
-  return RegionBytes(page_bytes, n_pages) + uint64_t{n_pages} * (sizeof(uint32_t) + sizeof(PageId));
+  return RegionBytes(page_bytes, n_pages) + uint64_t{n_pages} * (sizeof(uint8_t) + sizeof(PageId));
 }
 
 Result<PageId> PagePool::Allocate() {
@@ -71,7 +71,7 @@ Result<PageId> PagePool::Allocate() {
   }
   const PageId page = free_.back();
   free_.pop_back();
-  refs_[page.value] = 1;
+  taken_[page.value] = 1;
   if (account_) account_->Add(stride_);
   return page;
 }
@@ -86,33 +86,22 @@ Status PagePool::AllocateMany(uint32_t n, std::vector<PageId>& pages) {
   return {};
 }
 
-void PagePool::Ref(PageId page) {
-  MILLRACE_CHECK(page.value < refs_.size() && refs_[page.value] > 0, "a reference to a page that is free");
-  ++refs_[page.value];
-}
-
-void PagePool::Unref(PageId page) {
-  MILLRACE_CHECK(page.value < refs_.size() && refs_[page.value] > 0, "a page is freed that is free already");
-  if (--refs_[page.value] > 0) return;
+void PagePool::Free(PageId page) {
+  MILLRACE_CHECK(is_allocated(page), "a page is freed that is free already");
+  taken_[page.value] = 0;
   free_.push_back(page);
   if (account_) account_->Remove(stride_);
 }
 
-uint32_t PagePool::ref_count(PageId page) const {
-  MILLRACE_CHECK(page.value < refs_.size(), "a page of another pool");
-  return refs_[page.value];
-}
-
 std::byte* PagePool::Data(PageId page) {
-  MILLRACE_CHECK(page.value < refs_.size() && refs_[page.value] > 0,
-                 "the bytes of a free page were asked for");
+  MILLRACE_CHECK(is_allocated(page), "the bytes of a free page were asked for");
   return region_ + page.value * stride_;
 }
 
 Status PagePool::CheckIntegrity() const {
-  std::vector<bool> listed(refs_.size(), false);
+  std::vector<bool> listed(taken_.size(), false);
   for (PageId page : free_) {
-    if (page.value >= refs_.size()) {
+    if (page.value >= taken_.size()) {
       return Error(ErrorCode::kCorrupt,
                    fmt::format("the free list has page {} of {}", page.value, n_pages()));
     }
@@ -121,10 +110,10 @@ Status PagePool::CheckIntegrity() const {
     }
     listed[page.value] = true;
   }
-  for (size_t page = 0; page < refs_.size(); ++page) {
-    if (listed[page] != (refs_[page] == 0)) {
-      return Error(ErrorCode::kCorrupt, fmt::format("page {} has {} references and is {}in the free list",
-                                                    page, refs_[page], listed[page] ? "" : "not "));
+  for (size_t page = 0; page < taken_.size(); ++page) {
+    if (listed[page] == (taken_[page] != 0)) {
+      return Error(ErrorCode::kCorrupt, fmt::format("page {} is {} the free list", page,
+                                                    listed[page] ? "allocated and in" : "free and not in"));
     }
   }
   return {};

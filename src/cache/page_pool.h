@@ -11,7 +11,8 @@
 
 namespace millrace::cache {
 
-// A fixed number of equal pages in one mapped region, reference-counted. All address space is reserved at
+// A fixed number of equal pages in one mapped region, each with one owner: who has taken it, or whom that has
+// handed it to (who shares pages holds nodes of a PrefixTree). All address space is reserved at
 // construction; memory becomes resident when a page is first written, and freed pages are reused last in,
 // first out, so residency stays near the peak use. One thread.
 class PagePool {
@@ -31,26 +32,23 @@ class PagePool {
   static uint64_t BytesFor(size_t page_bytes, uint32_t n_pages);
 
   size_t page_bytes() const { return page_bytes_; }
-  uint32_t n_pages() const { return static_cast<uint32_t>(refs_.size()); }
+  uint32_t n_pages() const { return static_cast<uint32_t>(taken_.size()); }
   uint32_t free_pages() const { return static_cast<uint32_t>(free_.size()); }
 
-  // A page with one reference; its content is unspecified. kResourceExhausted when none is free.
+  // A page; its content is unspecified. kResourceExhausted when none is free.
   Result<PageId> Allocate();
   // `n` pages or none, appended to `pages`.
   Status AllocateMany(uint32_t n, std::vector<PageId>& pages);
 
-  // One more holder of an allocated page.
-  void Ref(PageId page);
-  // One holder less; the last one frees the page. CHECKs that the page is allocated: freeing twice would give
-  // one page to two sequences.
-  void Unref(PageId page);
-  uint32_t ref_count(PageId page) const;
+  // CHECKs that the page is allocated: freeing twice would give one page to two sequences.
+  void Free(PageId page);
+  bool is_allocated(PageId page) const { return page.value < taken_.size() && taken_[page.value] != 0; }
 
   // [page_bytes] of an allocated page; valid until it is freed.
   std::byte* Data(PageId page);
 
-  // Whether free list and reference counts agree: every page is either free, once, or referenced. kCorrupt
-  // names the first page that is not. Walks all pages.
+  // Whether every page is either allocated or in the free list, once. kCorrupt names the first page that is
+  // not. Walks all pages.
   Status CheckIntegrity() const;
 
  private:
@@ -62,7 +60,7 @@ class PagePool {
   size_t page_bytes_;
   size_t stride_;  // page_bytes_ rounded up to kPageAlignment
   MemoryAccount* account_;
-  std::vector<uint32_t> refs_;  // by page; 0: free
+  std::vector<uint8_t> taken_;  // by page; 0: free
   std::vector<PageId> free_;    // the back is taken next
 };
 

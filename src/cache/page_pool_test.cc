@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <random>
 #include <set>
@@ -58,24 +57,12 @@ TEST(PagePool, AllocateManyIsAllOrNothing) {
   EXPECT_TRUE(pool->AllocateMany(0, pages).ok());
 }
 
-TEST(PagePool, APageIsFreeWhenItsLastHolderLeaves) {
-  const auto pool = MakePool(64, 1);
-  const PageId page = *pool->Allocate();
-  pool->Ref(page);
-  EXPECT_EQ(pool->ref_count(page), 2u);
-  pool->Unref(page);
-  EXPECT_EQ(pool->free_pages(), 0u);
-  pool->Unref(page);
-  EXPECT_EQ(pool->free_pages(), 1u);
-  EXPECT_EQ(pool->ref_count(page), 0u);
-}
-
 TEST(PagePool, ReusesTheLastFreedPageFirst) {
   const auto pool = MakePool(64, 8);
   const PageId first = *pool->Allocate();
   const PageId second = *pool->Allocate();
-  pool->Unref(second);
-  pool->Unref(first);
+  pool->Free(second);
+  pool->Free(first);
   EXPECT_EQ(*pool->Allocate(), first);
   EXPECT_EQ(*pool->Allocate(), second);
 }
@@ -83,17 +70,16 @@ TEST(PagePool, ReusesTheLastFreedPageFirst) {
 TEST(PagePoolDeathTest, FreeingTwiceIsRefused) {
   const auto pool = MakePool(64, 2);
   const PageId page = *pool->Allocate();
-  pool->Unref(page);
-  EXPECT_DEATH(pool->Unref(page), "freed that is free already");
-  EXPECT_DEATH(pool->Unref({7}), "freed that is free already");
+  pool->Free(page);
+  EXPECT_DEATH(pool->Free(page), "freed that is free already");
+  EXPECT_DEATH(pool->Free({7}), "freed that is free already");
 }
 
-TEST(PagePoolDeathTest, AFreePageHasNoBytesAndTakesNoHolder) {
+TEST(PagePoolDeathTest, AFreePageHasNoBytes) {
   const auto pool = MakePool(64, 2);
   const PageId page = *pool->Allocate();
-  pool->Unref(page);
+  pool->Free(page);
   EXPECT_DEATH((void)pool->Data(page), "free page");
-  EXPECT_DEATH(pool->Ref(page), "page that is free");
 }
 
 TEST(PagePool, TheLedgerSeesPlannedLiveAndPeak) {
@@ -107,7 +93,7 @@ TEST(PagePool, TheLedgerSeesPlannedLiveAndPeak) {
     std::vector<PageId> pages;
     ASSERT_TRUE(pool->AllocateMany(3, pages).ok());
     EXPECT_EQ(account.live_bytes(), 3u * 128);
-    pool->Unref(pages[0]);
+    pool->Free(pages[0]);
     EXPECT_EQ(account.live_bytes(), 2u * 128);
     EXPECT_EQ(account.peak_bytes(), 3u * 128);
   }
@@ -125,34 +111,23 @@ TEST(PagePool, RefusedMemoryIsAnErrorWithTheNumbers) {
 // Against a model that is a plain map, with the integrity check after every operation.
 TEST(PagePool, RandomUseKeepsItsIntegrity) {
   const auto pool = MakePool(64, 37);
-  std::vector<uint32_t> refs(37, 0);
+  std::set<uint32_t> taken;
   std::mt19937 rng(1);
   for (int i = 0; i < 20000; ++i) {
     const PageId page{static_cast<uint32_t>(rng() % 37)};
-    switch (rng() % 3) {
-      case 0:
-        if (const auto got = pool->Allocate(); got.ok()) {
-          ASSERT_EQ(refs[got->value], 0u);
-          refs[got->value] = 1;
-        } else {
-          ASSERT_EQ(std::count(refs.begin(), refs.end(), 0u), 0);
-        }
-        break;
-      case 1:
-        if (refs[page.value] > 0) {
-          pool->Ref(page);
-          ++refs[page.value];
-        }
-        break;
-      default:
-        if (refs[page.value] > 0) {
-          pool->Unref(page);
-          --refs[page.value];
-        }
+    EXPECT_EQ(pool->is_allocated(page), taken.contains(page.value));
+    if (rng() % 2 == 0) {
+      if (const auto got = pool->Allocate(); got.ok()) {
+        ASSERT_TRUE(taken.insert(got->value).second);
+      } else {
+        ASSERT_EQ(taken.size(), 37u);
+      }
+    } else if (taken.erase(page.value) > 0) {
+      pool->Free(page);
     }
     const Status sound = pool->CheckIntegrity();
     ASSERT_TRUE(sound.ok()) << sound.error().message();
-    ASSERT_EQ(pool->free_pages(), std::count(refs.begin(), refs.end(), 0u));
+    ASSERT_EQ(pool->free_pages(), 37 - taken.size());
   }
 }
 

@@ -132,7 +132,7 @@ PageId PrefixTree::Extend(std::optional<PageId> parent, std::span<const TokenId>
   MILLRACE_CHECK(!parent || nodes_[above].holds > 0, "a node is put behind one that may be evicted");
   const Hash hash = Chain(parent ? Hash{nodes_[above].hash_low, nodes_[above].hash_high} : Hash{}, tokens);
   if (const uint32_t found = FindChild(above, tokens, hash.low, hash.high); found != kNone) {
-    pages_.Unref(page);
+    pages_.Free(page);
     if (nodes_[found].holds++ == 0) {
       --n_evictable_;
       if (nodes_[found].children == 0) Unlink(found);
@@ -206,7 +206,7 @@ void PrefixTree::Evict(uint32_t leaf) {
   --n_nodes_;
   --n_evictable_;
   ++evicted_pages_;
-  pages_.Unref({leaf});
+  pages_.Free({leaf});
   if (parent == kNone) return;
   --nodes_[parent].children;
   if (nodes_[parent].children == 0 && nodes_[parent].holds == 0) Link(parent);
@@ -249,7 +249,7 @@ std::span<std::byte> PrefixTree::TailData(TailId slot) {
 }
 
 void PrefixTree::FreeTail(TailId slot) {
-  tails_->Unref({slot.value});
+  tails_->Free({slot.value});
 }
 
 bool PrefixTree::AttachTail(PageId node, TailId slot, TailKind kind) {
@@ -298,7 +298,7 @@ Status PrefixTree::CheckIntegrity(uint64_t holds) const {
     ++in_tree;
     evictable += node.holds == 0;
     leaves += node.holds == 0 && node.children == 0;
-    if (pages_.ref_count({i}) != 1) return corrupt(i, "does not own its page alone");
+    if (!pages_.is_allocated({i})) return corrupt(i, "has a page that is free");
     if (node.parent == kNone) {
       at_roots += node.holds;
     } else {

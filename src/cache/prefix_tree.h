@@ -70,7 +70,7 @@ class PrefixTree {
   // It is done with them. They count as used now.
   void Release(PageId node);
 
-  // Puts `page`, of which the caller hands over its only reference, behind `parent` (held by the caller;
+  // Puts `page`, which the caller hands over, behind `parent` (held by the caller;
   // nullopt: it is the first) as the page of `tokens` [page_tokens]. When the tree has one for them already,
   // the caller's is freed. Returns the node; the caller's hold on `parent` has moved to it.
   PageId Extend(std::optional<PageId> parent, std::span<const TokenId> tokens, PageId page);

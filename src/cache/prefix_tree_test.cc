@@ -106,7 +106,7 @@ TEST_F(PrefixTreeTest, EvictsTheLeastUsedFromTheirEnds) {
   EXPECT_EQ(tree_->stats().evicted_pages, 5u);
   ExpectSound(1);
   tree_->Release(held);
-  for (const PageId page : taken) pages_->Unref(page);
+  for (const PageId page : taken) pages_->Free(page);
 }
 
 TEST_F(PrefixTreeTest, TailsGiveWayEarlyOnesFirst) {

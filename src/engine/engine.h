@@ -51,7 +51,8 @@ uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs);
 // and Drain; the first three send messages and never wait for a step.
 //
 // Requests are admitted in the order they came, when a slot is free and the model has memory for the tokens
-// that they begin with; one that does not fit now waits, and those behind it too. One that does not fit while
+// that they begin with; one that does not fit now waits, and those behind it too. One that begins like a
+// prompt which is being read waits for that, and those behind it do not (loop.h). One that does not fit while
 // nothing else runs never will: it ends with kError. A sequence that cannot grow makes the latest admitted
 // give up its memory and wait; that one goes on later where it was, with the same tokens (loop.h).
 //

@@ -270,6 +270,30 @@ TEST(Engine, AFullQueueRefusesAtOnceAndRecovers) {
   EXPECT_EQ(sink->finishes(), 0);
 }
 
+// Whoever ends makes room for the next within a step: all slots stay in use while two wait.
+TEST(Engine, SteadyArrivalsFillEverySlot) {
+  constexpr int kSlots = 4;
+  Rig rig({}, {.max_num_seqs = kSlots});
+  rig.model->PlayByDefault({20, 21, 22, 23});
+  std::vector<Rig::Started> started = {rig.StartHeld(Request({5}))};
+  size_t ended = 0;
+  int full_steps = 0;
+  for (TokenId next = 6; next < 60; ++next) {
+    // Arrivals one by one, as in a closed loop of kSlots + 2 clients.
+    while (std::ssize(started) - static_cast<ptrdiff_t>(ended) < kSlots + 2)
+      started.push_back(rig.Start(Request({next, static_cast<TokenId>(started.size() % 200)})));
+    rig.RunSteps(1);
+    const EngineStats stats = rig.engine->stats();
+    EXPECT_TRUE(stats.waiting == 0 || stats.running == kSlots) << "at step " << next;
+    full_steps += stats.running == kSlots;
+    ended = stats.finished_stop;
+  }
+  EXPECT_GT(ended, 20u);
+  EXPECT_GT(full_steps, 40) << "of 54";
+  rig.model->ReleaseSteps();
+  for (const auto& one : started) EXPECT_EQ(Reason(one.sink), FinishReason::kStop);
+}
+
 TEST(Engine, AFullPoolMakesRequestsWaitInOrder) {
   Rig rig({.pool_tokens = 30}, {.max_num_seqs = 4});
   rig.model->PlayByDefault(std::vector<TokenId>(50, 20));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/seconds.h"
 #include "base/units.h"
 #include "model/engram_hash.h"
 #include "model/layer_plan.h"
@@ -16,16 +17,6 @@ namespace millrace::engine {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-
-class Stopwatch {
- public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 void LogIncomplete(const model::CheckpointReport& report, model::Component component, std::string_view name) {
   const std::string problems = report.ListOf(component, 1);
@@ -65,21 +56,21 @@ Result<LoadedModel> LoadStepModel(const std::filesystem::path& dir, const LoadOp
   LoadedModel loaded;
   loaded.ledger = std::make_unique<MemoryLedger>();
 
-  const Stopwatch opening;
+  const auto opening = std::chrono::steady_clock::now();
   MILLRACE_ASSIGN_OR_RETURN(auto checkpoint, model::Checkpoint::Open(dir));
   loaded.checkpoint = std::make_unique<model::Checkpoint>(std::move(checkpoint));
   const model::CheckpointReport& report = loaded.checkpoint->report();
   spdlog::info("weights: {} tensors, {} mapped from {} in {:.2f} s",
                WithThousands(report.found.total.tensors), HumanBytes(report.found.total.bytes), dir.string(),
-               opening.Seconds());
+               SecondsSince(opening));
   LogIncomplete(report, model::Component::kDraft, "the draft head");
   LogIncomplete(report, model::Component::kVision, "the vision tower");
 
-  const Stopwatch hashing;
+  const auto hashing = std::chrono::steady_clock::now();
   MILLRACE_ASSIGN_OR_RETURN(auto engram, model::EngramHash::ForCheckpoint(loaded.checkpoint->config(), dir));
   spdlog::info("n-gram tables: {} token classes, {} layers, in {:.2f} s",
                WithThousands(static_cast<uint64_t>(engram.classes().n_classes)), engram.n_layers(),
-               hashing.Seconds());
+               SecondsSince(hashing));
 
   loaded.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : UsableProcessors());
   MILLRACE_ASSIGN_OR_RETURN(const auto plan, model::LayerPlan::Build(loaded.checkpoint->config()));

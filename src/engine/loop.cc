@@ -9,14 +9,11 @@
 
 #include "base/check.h"
 #include "base/function_ref.h"
+#include "base/seconds.h"
 #include "engine/overdue.h"
 
 namespace millrace::engine {
 namespace {
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 PlannerOptions ToPlannerOptions(const EngineOptions& options, const StepModel& model) {
   return {.policy = options.schedule_policy,
@@ -214,18 +211,20 @@ bool Loop::PoolStaysFull() {
 }
 
 void Loop::Admit() {
+  EndWaits();
+  size_t next = 0;  // in the queue; who is before it waits for one that reads
   while (!PoolStaysFull() && running_.size() < static_cast<size_t>(options_.max_num_seqs)) {
     if (!preempted_.empty()) {
       if (!TryBegin(preempted_.front())) return;
       running_.push_back(std::move(preempted_.front()));
       preempted_.pop_front();
-    } else if (!queue_.empty()) {
-      Running sequence(std::move(queue_.front()));
+    } else if (next = NextToBegin(next); next < queue_.size()) {
+      Running sequence(std::move(queue_[next]));
       if (!TryBegin(sequence)) {
-        queue_.front() = std::move(sequence.queued);
+        queue_[next] = std::move(sequence.queued);
         return;
       }
-      queue_.pop_front();
+      queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(next));
       running_.push_back(std::move(sequence));
     } else {
       return;
@@ -235,6 +234,49 @@ void Loop::Admit() {
     running_.pop_back();
     Leave(std::move(failed));
   }
+}
+
+void Loop::EndWaits() {
+  for (QueuedRequest& request : queue_) {
+    PromptWait& wait = request.wait;
+    if (!wait.reader) continue;
+    const Running* const reader = Find(*wait.reader);
+    if (reader != nullptr && reader->seen < wait.length) continue;
+    wait.reader.reset();
+    pool_full_ = false;  // it may need less than one behind it that did not fit
+  }
+}
+
+size_t Loop::NextToBegin(size_t at) {
+  while (at < queue_.size() && WaitsForReader(queue_[at])) ++at;
+  return at;
+}
+
+Loop::Running* Loop::Find(SeqId id) {
+  const auto found =
+      std::ranges::find(running_, id, [](const Running& sequence) { return sequence.queued.id; });
+  return found == running_.end() ? nullptr : &*found;
+}
+
+bool Loop::WaitsForReader(QueuedRequest& request) {
+  if (request.wait.reader) return true;
+  const std::span<const TokenId> prompt = *request.prompt;
+  Running* best = nullptr;
+  SharedReading most;
+  for (Running& reader : running_) {
+    if (!reader.reads()) continue;
+    const auto read = std::span<const TokenId>(reader.tokens).first(static_cast<size_t>(reader.begun_with));
+    const int64_t common = std::ranges::mismatch(prompt, read).in1 - prompt.begin();
+    const auto shared = model_->WorthWaiting(*reader.state, prompt, common);
+    if (!shared || shared->saved <= most.saved) continue;
+    best = &reader;
+    most = *shared;
+  }
+  if (best == nullptr) return false;
+  model_->LeaveFor(*best->state, std::ssize(prompt), most.length);
+  request.wait = {.reader = best->queued.id, .length = most.length};
+  board_.OnWaitsForReader();
+  return true;
 }
 
 bool Loop::TryBegin(Running& sequence) {
@@ -301,6 +343,7 @@ size_t Loop::BuildBatch() {
     rows_.push_back(
         {.prompt_left = !sequence.reads() && left == 1 ? 0 : left, .arrival = sequence.queued.id.value});
   }
+  PassOnPriority();
   planner_.Plan(rows_, batch_);
 
   items_.clear();
@@ -316,6 +359,17 @@ size_t Loop::BuildBatch() {
     items_.push_back(item);
   }
   return n_logits;
+}
+
+void Loop::PassOnPriority() {
+  for (const QueuedRequest& waiting : queue_) {
+    if (!waiting.wait.reader) continue;
+    const Running* const reader = Find(*waiting.wait.reader);
+    ScheduleRow& row = rows_[static_cast<size_t>(reader - running_.data())];
+    row.arrival = std::min(row.arrival, waiting.id.value);
+    row.counts_as =
+        std::min(row.counts_as.value_or(row.prompt_left), std::ssize(*waiting.prompt) - reader->seen);
+  }
 }
 
 StepShape Loop::DescribeBatch() const {

@@ -22,6 +22,12 @@
 
 namespace millrace::engine {
 
+// That a request in the queue waits for a sequence that reads what its prompt begins with.
+struct PromptWait {
+  std::optional<SeqId> reader = std::nullopt;
+  int64_t length = 0;  // of the reader, that ends the wait
+};
+
 // A validated request on its way to a slot.
 struct QueuedRequest {
   SeqId id;
@@ -31,16 +37,19 @@ struct QueuedRequest {
   // The choices of one request share it; nullptr: it is in `request`, until it is enqueued. Let go of once
   // the sequence has begun.
   std::shared_ptr<const std::vector<TokenId>> prompt = nullptr;
+  PromptWait wait = {};
 };
 
 // All sequences, waiting and running, and what a step does to them: make room, admit, schedule, run, sample,
 // deliver.
 //
-// A sequence is admitted when the model has memory for the tokens it begins with, and grows as it goes. When
-// one cannot grow, the latest admitted is preempted: it gives up its state and waits, in front of those that
-// never ran, until a sequence has left. It goes on exactly where it was, mostly from what the model's cache
-// has kept of it. The earliest admitted is never preempted, so that there is always one that comes to its
-// end. One thread. Engine puts a thread and a mailbox around it.
+// A sequence is admitted when the model has memory for the tokens it begins with, and grows as it goes. One
+// whose prompt begins like one that is being read just now waits until that has read what they share, without
+// a slot, and lets others pass; when the reader leaves before, the first that waited for it reads. When one
+// cannot grow, the latest admitted is preempted: it gives up its state and waits, in front of those
+// that never ran, until a sequence has left. It goes on exactly where it was, mostly from what the model's
+// cache has kept of it. The earliest admitted is never preempted, so that there is always one that comes to
+// its end. One thread. Engine puts a thread and a mailbox around it.
 class Loop {
  public:
   // `board` outlives the loop.
@@ -92,6 +101,15 @@ class Loop {
   // Ends whatever is past its deadline or has waited too long for a slot.
   void EndOverdue();
   void Admit();
+  // Ends the waits for readers that have read so far, or have left.
+  void EndWaits();
+  // The place in the queue, from `at` on, of the first that waits for nobody.
+  size_t NextToBegin(size_t at);
+  // Whether the request waits for a reader: for the one that saves it most, if any does.
+  bool WaitsForReader(QueuedRequest& request);
+  Running* Find(SeqId id);  // among those that run
+  // Rows of what others wait for come as early as those would.
+  void PassOnPriority();
   // Gives the sequence state and slot. False: there is no room for it now. What else goes wrong ends it.
   bool TryBegin(Running& sequence);
   // Gives a sequence with state its history and its constraint.

@@ -18,6 +18,9 @@ namespace {
 
 using cache::TailKind;
 
+// How many places others may wait for in one prompt.
+constexpr size_t kAskedTails = 16;
+
 int64_t PagesFor(int64_t tokens, int64_t page_tokens) {
   return (tokens + page_tokens - 1) / page_tokens;
 }
@@ -56,12 +59,6 @@ Result<Sizes> ResolveSizes(const formats::ModelConfig& config, const StepperOpti
     return OutOfRange("max-total-tokens", options.kv_tokens.value_or(n_pages * page),
                       fmt::format("at least 1 and less than 2^32 pages of {} tokens", page));
   }
-  if (options.prefix_caching && page < config.sliding_window - 1) {
-    return OutOfRange("sliding_window", config.sliding_window,
-                      fmt::format("at most {} with prefix caching: a page's length and one; "
-                                  "--no-enable-prefix-caching serves the checkpoint without",
-                                  page + 1));
-  }
   // Tails of all prompts that run and of as many that have run, and some of what long prompts leave.
   const int64_t n_tails = options.prefix_tails.value_or(static_cast<int>(
       std::max<int64_t>({16, int64_t{8} * options.max_num_seqs, std::min<int64_t>(n_pages / 64, 65536)})));
@@ -98,6 +95,12 @@ uint64_t WindowStateBytes(const model::LayerPlan& plan, const Sizes& sizes, int 
 
 }  // namespace
 
+// A tail that others wait for.
+struct ModelStepper::AskedTail {
+  int64_t length = 0;
+  TailKind kind{};
+};
+
 // One prepared sequence state and the pages it holds now.
 struct ModelStepper::Slot {
   explicit Slot(const model::LayerPlan& plan) : state(plan) {}
@@ -109,6 +112,8 @@ struct ModelStepper::Slot {
   std::vector<TokenId> unfiled;  // tokens behind them
   int64_t begun_with = 0;        // tokens that NewSequence got
   int64_t results_from = 0;
+  int64_t early_from = 0;        // from here on an early tail has whole rings
+  std::vector<AskedTail> asked;  // ahead of the state; as many as it has room for
 
   // Of the step that runs.
   std::vector<model::TailRequest> requests;
@@ -120,6 +125,14 @@ struct ModelStepper::Slot {
   std::vector<NewTail> new_tails;
   // The latest nodes that the sequence gave a tail while it generated.
   std::vector<std::pair<PageId, cache::TailId>> generated_tails;
+
+  // The first position whose results the next step is asked for.
+  int64_t ResultsFrom() const {
+    int64_t from = results_from;
+    for (const AskedTail& tail : asked)
+      if (tail.kind == TailKind::kFull) from = std::min(from, tail.length);
+    return from;
+  }
 };
 
 class ModelStepper::Sequence : public StepSequence {
@@ -128,6 +141,7 @@ class ModelStepper::Sequence : public StepSequence {
   ~Sequence() override { stepper_.Release(slot_); }
 
   Slot& slot() { return slot_; }
+  const Slot& slot() const { return slot_; }
 
  private:
   ModelStepper& stepper_;
@@ -187,17 +201,20 @@ ModelStepper::ModelStepper(std::unique_ptr<model::Forward> forward, std::unique_
       max_model_len_(max_model_len),
       page_tokens_(options.page_tokens),
       early_tail_tokens_(options.early_tail_pages * options.page_tokens),
-      prefix_caching_(options.prefix_caching) {
+      prefix_caching_(options.prefix_caching),
+      trace_(options.trace) {
   const auto max_pages = static_cast<size_t>(PagesFor(max_model_len, page_tokens_));
   for (int i = 0; i < options.max_num_seqs; ++i) {
     Slot& slot = *slots_.emplace_back(std::make_unique<Slot>(forward_->plan()));
     slot.pages.reserve(max_pages);
     slot.state.pages.reserve(max_pages);
     slot.unfiled.reserve(static_cast<size_t>(page_tokens_));
+    slot.asked.reserve(kAskedTails);
     free_slots_.push_back(&slot);
   }
   batch_.reserve(slots_.size());
   path_.reserve(max_pages);
+  other_path_.reserve(max_pages);
 }
 
 ModelStepper::~ModelStepper() {
@@ -242,38 +259,80 @@ Status ModelStepper::CheckCache() const {
   return tree_->CheckIntegrity(holds);
 }
 
-std::optional<int64_t> ModelStepper::FirstPromptTail(int64_t n_tokens, int64_t shared) const {
-  const int64_t last = (n_tokens - 1) / page_tokens_ * page_tokens_;
-  for (int64_t length = std::max(last - (kPromptTails - 1) * page_tokens_, shared); length <= last;
-       length += page_tokens_) {
-    if (length == 0) continue;
-    if (length > shared) return length;
-    const auto tail = tree_->TailOf(path_.back());
-    if (!tail || tail->kind != TailKind::kFull) return length;
-  }
-  return std::nullopt;
+bool ModelStepper::HasFullTail(PageId node) const {
+  const auto tail = tree_->TailOf(node);
+  return tail && tail->kind == TailKind::kFull;
 }
 
-ModelStepper::Beginning ModelStepper::ChooseBeginning(int64_t n_tokens) const {
+int64_t ModelStepper::WantedFrom(int64_t n_tokens, int64_t shared, bool full_tail) const {
+  if (tree_->n_tails() == 0) return n_tokens - 1;
+  const int64_t last = (n_tokens - 1) / page_tokens_ * page_tokens_;
+  const int64_t first = std::max(last - (kPromptTails - 1) * page_tokens_, page_tokens_);
+  const int64_t wanted = std::max(first, full_tail ? shared + page_tokens_ : shared);
+  return wanted <= last ? wanted : n_tokens - 1;
+}
+
+ModelStepper::Beginning ModelStepper::ChooseBeginning(int64_t n_tokens, std::span<const PageId> path) const {
   const model::LayerPlan& plan = forward_->plan();
-  const int64_t shared = static_cast<int64_t>(path_.size()) * page_tokens_;
-  Beginning begin{.results_from = n_tokens - 1};
-  if (tree_->n_tails() > 0) {
-    if (const auto first = FirstPromptTail(n_tokens, shared)) begin.results_from = *first;
-  }
-  if (path_.empty()) return begin;
+  const int64_t shared = std::ssize(path) * page_tokens_;
+  Beginning begin;
+  begin.results_from = WantedFrom(n_tokens, shared, !path.empty() && HasFullTail(path.back()));
+  if (path.empty()) return begin;
   begin.length = plan.ReplayStart(shared, begin.results_from);
-  for (size_t i = path_.size(); i-- > 0;) {
+  for (size_t i = path.size(); i-- > 0;) {
     const int64_t length = static_cast<int64_t>(i + 1) * page_tokens_;
     if (length < begin.length) break;
-    const auto tail = tree_->TailOf(path_[i]);
+    const auto tail = tree_->TailOf(path[i]);
     if (!tail) continue;
     if (tail->kind == TailKind::kEarly && !plan.EarlyRingsSuffice(length, begin.results_from)) continue;
     begin.length = length;
-    begin.tail = path_[i];
+    begin.tail = path[i];
     break;
   }
   return begin;
+}
+
+std::optional<TailKind> ModelStepper::TailToBeginWith(const Slot& slot, int64_t n_tokens,
+                                                      int64_t length) const {
+  if (tree_->n_tails() == 0) return std::nullopt;
+  if (slot.asked.size() == kAskedTails &&
+      std::ranges::find(slot.asked, length, &AskedTail::length) == slot.asked.end())
+    return std::nullopt;
+  const model::LayerPlan& plan = forward_->plan();
+  if (length >= slot.early_from &&
+      plan.EarlyRingsSuffice(length, WantedFrom(n_tokens, length, /*full_tail=*/false)))
+    return TailKind::kEarly;
+  return slot.state.CanGive(plan, length) ? std::optional(TailKind::kFull) : std::nullopt;
+}
+
+std::optional<SharedReading> ModelStepper::WorthWaiting(const StepSequence& reader,
+                                                        std::span<const TokenId> tokens,
+                                                        int64_t common) const noexcept {
+  const Slot& slot = static_cast<const Sequence&>(reader).slot();
+  const auto n_tokens = static_cast<int64_t>(tokens.size());
+  const int64_t length = std::min(common, n_tokens - 1) / page_tokens_ * page_tokens_;
+  if (!prefix_caching_ || length <= slot.state.length()) return std::nullopt;
+  tree_->Find(tokens.first(tokens.size() - 1), other_path_);
+  if (std::ssize(other_path_) * page_tokens_ >= length) return std::nullopt;
+  const int64_t now = ChooseBeginning(n_tokens, other_path_).length;
+  const int64_t then =
+      TailToBeginWith(slot, n_tokens, length)
+          ? length
+          : forward_->plan().ReplayStart(length, WantedFrom(n_tokens, length, /*full_tail=*/false));
+  if (then - now < page_tokens_) return std::nullopt;
+  return SharedReading{.length = length, .saved = then - now};
+}
+
+void ModelStepper::LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t length) noexcept {
+  Slot& slot = static_cast<Sequence&>(reader).slot();
+  const std::optional<TailKind> kind = TailToBeginWith(slot, n_tokens, length);
+  if (!kind) return;
+  const auto asked = std::ranges::find(slot.asked, length, &AskedTail::length);
+  if (asked == slot.asked.end()) {
+    slot.asked.push_back({length, *kind});
+  } else {
+    asked->kind = std::max(asked->kind, *kind);
+  }
 }
 
 Result<StartedSequence> ModelStepper::NewSequence(std::span<const TokenId> tokens) {
@@ -304,10 +363,13 @@ Result<StartedSequence> ModelStepper::NewSequence(std::span<const TokenId> token
   for (uint32_t i = 0; i < needed; ++i) AddPage(slot, *tree_->Allocate());
 
   const int64_t shared = static_cast<int64_t>(path_.size()) * page_tokens_;
-  const Beginning begin = ChooseBeginning(n_tokens);
+  const Beginning begin = ChooseBeginning(n_tokens, path_);
   slot.begun_with = n_tokens;
   slot.tree_tokens = shared;
   slot.results_from = begin.results_from;
+  // A replay makes the last source's entries right from the end of the shared pages on.
+  const bool replays = !begin.tail && begin.length > 0;
+  slot.early_from = shared + (replays ? forward_->plan().config.sliding_window - 1 : 1);
   if (shared > 0) {
     const auto rings = begin.tail ? tree_->TailOf(*begin.tail)->rings : std::span<const std::byte>();
     const bool whole = begin.tail && tree_->TailOf(*begin.tail)->kind == TailKind::kFull;
@@ -340,8 +402,9 @@ void ModelStepper::Release(Slot& slot) {
   slot.new_tails.clear();
   slot.requests.clear();
   slot.generated_tails.clear();
+  slot.asked.clear();
   const auto in_tree = static_cast<size_t>(slot.tree_tokens / page_tokens_);
-  for (size_t i = in_tree; i < slot.pages.size(); ++i) pages_->Unref(slot.pages[i]);
+  for (size_t i = in_tree; i < slot.pages.size(); ++i) pages_->Free(slot.pages[i]);
   if (slot.node) tree_->Release(*slot.node);
   slot.node.reset();
   slot.tree_tokens = 0;
@@ -359,7 +422,7 @@ std::optional<TailKind> ModelStepper::WantedTail(const Slot& slot, int64_t lengt
   if (length > last - kPromptTails * page_tokens_) {
     return length >= slot.results_from ? std::optional(TailKind::kFull) : std::nullopt;
   }
-  if (length % early_tail_tokens_ != 0 || length <= slot.tree_tokens) return std::nullopt;
+  if (length % early_tail_tokens_ != 0 || length < slot.early_from) return std::nullopt;
   return TailKind::kEarly;
 }
 
@@ -369,9 +432,13 @@ void ModelStepper::PlanTails(Slot& slot, int64_t end) {
   if (!prefix_caching_) return;
   const int64_t start = slot.state.length();
   for (int64_t length = (start / page_tokens_ + 1) * page_tokens_; length <= end; length += page_tokens_) {
-    const std::optional<TailKind> kind = WantedTail(slot, length);
+    std::optional<TailKind> kind = WantedTail(slot, length);
+    const auto asked = std::ranges::find(slot.asked, length, &AskedTail::length);
+    if (asked != slot.asked.end()) kind = std::max(kind.value_or(asked->kind), asked->kind);
     if (!kind) continue;
-    const std::optional<cache::TailId> tail = tree_->AllocateTail(*kind);
+    // One that somebody waits for is used at once, whatever it holds.
+    const std::optional<cache::TailId> tail =
+        tree_->AllocateTail(asked != slot.asked.end() ? TailKind::kFull : *kind);
     if (!tail) continue;
     slot.new_tails.push_back({length, *tail, *kind});
     slot.requests.push_back({length, tree_->TailData(*tail)});
@@ -398,6 +465,8 @@ void ModelStepper::KeepPages(Slot& slot, std::span<const TokenId> tokens, int64_
 void ModelStepper::KeepTails(Slot& slot) {
   constexpr size_t kGeneratedTails = 2;
   for (const Slot::NewTail& tail : slot.new_tails) {
+    MILLRACE_CHECK(tail.kind == TailKind::kEarly || slot.state.results_from() <= tail.length,
+                   "the late layers have left out what a full tail needs");
     const PageId node = slot.pages[static_cast<size_t>(tail.length / page_tokens_ - 1)];
     const bool taken = tree_->AttachTail(node, tail.slot, tail.kind);
     if (!taken || tail.length < slot.begun_with) continue;
@@ -407,6 +476,7 @@ void ModelStepper::KeepTails(Slot& slot) {
     slot.generated_tails.erase(slot.generated_tails.begin());
   }
   slot.new_tails.clear();
+  std::erase_if(slot.asked, [&](const AskedTail& tail) { return tail.length <= slot.state.length(); });
 }
 
 void ModelStepper::Step(std::span<const StepItem> items, std::span<float> logits) {
@@ -420,10 +490,10 @@ void ModelStepper::Step(std::span<const StepItem> items, std::span<float> logits
     batch_.push_back({.state = &slot.state,
                       .tokens = item.tokens,
                       .logits = item.wants_logits ? model::LogitsWanted::kLast : model::LogitsWanted::kNone,
-                      .results_from = slot.results_from,
+                      .results_from = slot.ResultsFrom(),
                       .tails = slot.requests});
   }
-  forward_->Run(batch_, logits);
+  forward_->Run(batch_, logits, trace_);
   for (const StepItem& item : items) {
     Slot& slot = static_cast<Sequence*>(item.sequence)->slot();
     KeepPages(slot, item.tokens, slot.state.length() - std::ssize(item.tokens));

@@ -38,6 +38,7 @@ struct StepperOptions {
   std::optional<int> prefix_tails = std::nullopt;  // slots; nullopt: by the number of sequences and pages
   int64_t page_tokens = model::kPageTokens;        // others for tests, as is the next
   int64_t early_tail_pages = 16;                   // between the tails inside a long prompt; >= 1
+  model::LayerTrace* trace = nullptr;  // of every step, outlives the stepper; for tests, as it allocates
 };
 
 // The released model as the engine runs it: model::Forward over pages of one pool. A sequence holds one of
@@ -47,7 +48,8 @@ struct StepperOptions {
 // A sequence begins behind the deepest of its cached pages that has a tail, or, where that leaves less to
 // read, a bounded replay before its last cached page (LayerPlan::ReplayStart): the same bits either way.
 // Tails are taken at the last page boundaries of what a sequence begins with, at those that its generation
-// passes (the latest two are kept), and every StepperOptions::early_tail_pages of a long prompt.
+// passes (the latest two are kept), every StepperOptions::early_tail_pages of a long prompt, and where
+// sequences wait to begin behind one that reads (LeaveFor).
 //
 // One thread: the engine's (Create may run elsewhere).
 class ModelStepper : public StepModel {
@@ -84,25 +86,34 @@ class ModelStepper : public StepModel {
   int64_t max_batch_tokens() const override;
   Result<StartedSequence> NewSequence(std::span<const TokenId> tokens) override;
   Status Reserve(StepSequence& sequence, int64_t length) override;
+  std::optional<SharedReading> WorthWaiting(const StepSequence& reader, std::span<const TokenId> tokens,
+                                            int64_t common) const noexcept override;
+  void LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t length) noexcept override;
   void Step(std::span<const StepItem> items, std::span<float> logits) override;
   CacheStats cache_stats() const noexcept override;
 
  private:
+  struct AskedTail;
   struct Slot;
   class Sequence;
 
   ModelStepper(std::unique_ptr<model::Forward> forward, std::unique_ptr<cache::PagePool> pages,
                std::unique_ptr<cache::PrefixTree> tree, int64_t max_model_len, const StepperOptions& options);
-  // Where a sequence of `tokens` whose first pages are `path_` begins, and from where on its results are
-  // exact.
+  // Where a sequence whose first pages are a path begins, and from where on its results are exact.
   struct Beginning {
     int64_t length = 0;
     int64_t results_from = 0;
     std::optional<PageId> tail = std::nullopt;  // the node behind which its rings are
   };
-  Beginning ChooseBeginning(int64_t n_tokens) const;
-  // The first page boundary of the prompt's last ones, from `shared` on, that has no full tail yet.
-  std::optional<int64_t> FirstPromptTail(int64_t n_tokens, int64_t shared) const;
+  Beginning ChooseBeginning(int64_t n_tokens, std::span<const PageId> path) const;
+  bool HasFullTail(PageId node) const;
+  // The first position whose results a sequence of `n_tokens` wants that begins with `shared` tokens of the
+  // tree: the first page boundary of the prompt's last ones, from there on, that has no full tail yet, or the
+  // last token. `full_tail`: `shared` has one.
+  int64_t WantedFrom(int64_t n_tokens, int64_t shared, bool full_tail) const;
+  // The tail that a sequence of `n_tokens` can begin with behind the first `length`, as far as `slot` can
+  // still leave it.
+  std::optional<cache::TailKind> TailToBeginWith(const Slot& slot, int64_t n_tokens, int64_t length) const;
   std::optional<cache::TailKind> WantedTail(const Slot& slot, int64_t length) const;
   void PlanTails(Slot& slot, int64_t end);
   // After a step: full pages into the tree, tails to their pages.
@@ -118,10 +129,12 @@ class ModelStepper : public StepModel {
   int64_t page_tokens_;
   int64_t early_tail_tokens_;
   bool prefix_caching_;
+  model::LayerTrace* trace_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;
-  std::vector<model::BatchItem> batch_;  // scratch of Step
-  std::vector<PageId> path_;             // scratch of NewSequence
+  std::vector<model::BatchItem> batch_;     // scratch of Step
+  std::vector<PageId> path_;                // scratch of NewSequence
+  mutable std::vector<PageId> other_path_;  // scratch of WorthWaiting
   MemoryAccount* states_account_ = nullptr;
 };
 

@@ -9,10 +9,12 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <stdexcept>
 
 #include "engine/engine.h"
 #include "engine/forced_prefix_constraint.h"
 #include "engine/load.h"
+#include "engine/loop.h"
 #include "engine/recording_sink.h"
 #include "model/weights_plan.h"
 
@@ -185,6 +187,85 @@ TEST(LoadStepModel, RefusesOptionsOutOfRangeByName) {
   EXPECT_THAT(LoadStepModel("/nonexistent", SmallOptions()).error().message(), HasSubstr("/nonexistent"));
 }
 
+// Throws in the middle of the forward pass, in so many passes from now.
+class Breaking : public model::LayerTrace {
+ public:
+  void OnTensor(const std::string&, std::span<const float>, std::span<const int64_t>) override {}
+  void OnIntegers(const std::string&, std::span<const int64_t>, std::span<const int64_t>) override {}
+  void OnLayerInput(int layer, std::span<float>, std::span<float>) override {
+    if (layer != 2 || passes_left_ == 0 || --passes_left_ > 0) return;
+    tails_in_flight_ = model_->cache_stats().tails;
+    throw std::runtime_error("the layer broke");
+  }
+  // Any thread, while no pass runs.
+  void BreakIn(int passes, const ModelStepper& model) {
+    passes_left_ = passes;
+    model_ = &model;
+  }
+  int64_t tails_in_flight() const { return tails_in_flight_; }
+
+ private:
+  int passes_left_ = 0;
+  int64_t tails_in_flight_ = 0;
+  const ModelStepper* model_ = nullptr;
+};
+
+// Tails are taken out of the running batch. When that never ends they come back, with all pages and slots.
+TEST(ModelStepper, AStepThatThrowsWithTailsInFlightGivesEverythingBack) {
+  Breaking trace;
+  LoadOptions options = SmallOptions();
+  LoadedModel unbroken = LoadMini(options);
+  options.stepper.trace = &trace;
+  LoadedModel mini = LoadMini(options);
+  ModelStepper& model = *mini.model;
+  StatsBoard board;
+  Loop loop(std::move(mini.model), {.max_num_seqs = 3, .prefill_chunk = 96}, board);
+  std::vector<std::vector<TokenId>> prompts = {RandomTokens(300, 5), RandomTokens(300, 6),
+                                               RandomTokens(300, 7)};
+  const auto answers = [](Loop& to, StatsBoard& at, const std::vector<std::vector<TokenId>>& to_prompts,
+                          FinishReason reason) {
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (const std::vector<TokenId>& prompt : to_prompts) {
+      GenerationRequest request{.request_id = "broken", .prompt = prompt, .sampling = {}};
+      request.sampling.temperature = 0;
+      request.sampling.max_tokens = 8;
+      request.sampling.ignore_eos = true;
+      EXPECT_TRUE(at.TryJoinQueue(10, std::ssize(prompt)));
+      sinks.push_back(std::make_shared<RecordingSink>());
+      to.Enqueue({SeqId{sinks.size()}, std::move(request), sinks.back(), std::chrono::steady_clock::now()});
+    }
+    while (!to.idle()) to.Step();
+    std::vector<std::vector<TokenId>> tokens;
+    for (const auto& sink : sinks) {
+      EXPECT_EQ(sink->WaitForFinish()->reason, reason);
+      tokens.push_back(sink->tokens());
+    }
+    return tokens;
+  };
+  StatsBoard other_board;
+  Loop other(std::move(unbroken.model), {.max_num_seqs = 3, .prefill_chunk = 96}, other_board);
+
+  // First cold, 32 tokens of each a step; then behind the tails of what was read meanwhile.
+  int64_t tails_before = 0;
+  for (int round = 0; round < 2; ++round) {
+    trace.BreakIn(8, model);
+    EXPECT_THAT(answers(loop, board, prompts, FinishReason::kError), testing::Each(testing::IsEmpty()));
+    EXPECT_EQ(trace.tails_in_flight(), tails_before + 3) << "one of each, when it broke";
+    EXPECT_EQ(model.cache_stats().tails, tails_before);
+    EXPECT_EQ(model.free_kv_tokens(), model.kv_tokens());
+    const Status sound = model.CheckCache();
+    EXPECT_TRUE(sound.ok()) << sound.error().message();
+    EXPECT_EQ(board.Snapshot().running, 0);
+    EXPECT_EQ(answers(loop, board, prompts, FinishReason::kLength),
+              answers(other, other_board, prompts, FinishReason::kLength));
+    tails_before = model.cache_stats().tails;
+    for (auto& prompt : prompts) {
+      const std::vector<TokenId> more = RandomTokens(260, 8);
+      prompt.insert(prompt.end(), more.begin(), more.end());
+    }
+  }
+}
+
 struct Example {
   std::vector<TokenId> prompt;
   std::vector<TokenId> output;
@@ -228,6 +309,79 @@ TEST(ModelStepper, TheEngineGivesTheMiniModelsAnswers) {
       ASSERT_TRUE(finish.has_value());
       EXPECT_EQ(finish->reason, FinishReason::kStop);
       EXPECT_EQ(sinks[i]->tokens(), examples[i].output) << "example " << i;
+    }
+  }
+}
+
+// Up to 20 greedy tokens behind `prompt`, and how many of its tokens were there already.
+struct GreedyAnswer {
+  std::vector<TokenId> tokens = {};
+  int64_t cached = 0;
+};
+GreedyAnswer AnswerTo(StepModel& model, const std::vector<TokenId>& prompt) {
+  GreedyAnswer answer;
+  auto started = model.NewSequence(prompt);
+  EXPECT_TRUE(started.ok());
+  answer.cached = started->length;
+  std::vector<TokenId> tokens = prompt;
+  std::vector<float> logits(static_cast<size_t>(model.vocab_size()));
+  auto seen = static_cast<size_t>(started->length);
+  while (answer.tokens.size() < 20 && tokens.back() != model.eos_token_id()) {
+    while (seen < tokens.size()) {
+      const auto part = std::span(tokens).subspan(seen, std::min<size_t>(96, tokens.size() - seen));
+      seen += part.size();
+      const StepItem item{
+          .sequence = started->sequence.get(), .tokens = part, .wants_logits = seen == tokens.size()};
+      model.Step({&item, 1}, item.wants_logits ? std::span<float>(logits) : std::span<float>());
+    }
+    tokens.push_back(static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()));
+    answer.tokens.push_back(tokens.back());
+    EXPECT_TRUE(model.Reserve(*started->sequence, std::ssize(tokens)).ok());
+  }
+  return answer;
+}
+
+// A fact early, half way and late in a conversation whose turns go on behind each other's cached pages and
+// tails: what is remembered, and every token, is as in a cold run.
+TEST(ModelStepper, ThreeTurnsRememberAFactAsColdOnesDo) {
+  LoadOptions options = SmallOptions();
+  options.stepper.page_tokens = model::kMinPageTokens;
+  LoadedModel mini = LoadMini(options);
+  const std::vector<Example> examples = MiniExamples();
+  const Example& name = examples[6];  // "My name is ...", the answer to that, and the question what it is
+  const TokenId user = name.prompt[1];
+  const auto question = std::find(name.prompt.begin() + 2, name.prompt.end(), user);
+  ASSERT_NE(question, name.prompt.end());
+  const std::vector<TokenId> fact(name.prompt.begin() + 1, question), ask(question, name.prompt.end());
+  std::vector<TokenId> filler(examples[2].prompt.begin() + 1, examples[2].prompt.end());
+  filler.insert(filler.end(), examples[2].output.begin(), examples[2].output.end());
+  for (const int before : {1, 5, 9}) {
+    std::vector<TokenId> conversation = {name.prompt[0]};
+    const auto add = [&](const std::vector<TokenId>& tokens) {
+      conversation.insert(conversation.end(), tokens.begin(), tokens.end());
+    };
+    for (int i = 0; i < 10; ++i) {
+      if (i == before) add(fact);
+      add(filler);
+    }
+    mini.model->ClearCache();
+    std::vector<std::vector<TokenId>> prompts;
+    for (int turn = 0; turn < 3; ++turn) {
+      add(ask);
+      const GreedyAnswer warm = AnswerTo(*mini.model, conversation);
+      EXPECT_EQ(warm.tokens, name.output) << "fact behind " << before << ", turn " << turn;
+      if (turn > 0) {
+        EXPECT_GT(warm.cached, std::ssize(prompts.back()) - model::kMinPageTokens);
+      }
+      prompts.push_back(conversation);
+      add(warm.tokens);
+      add(filler);
+    }
+    for (const std::vector<TokenId>& prompt : prompts) {
+      mini.model->ClearCache();
+      const GreedyAnswer cold = AnswerTo(*mini.model, prompt);
+      EXPECT_EQ(cold.cached, 0);
+      EXPECT_EQ(cold.tokens, name.output) << "fact behind " << before;
     }
   }
 }

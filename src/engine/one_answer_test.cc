@@ -14,8 +14,9 @@
 #include "model/checkpoint_testing.h"
 
 // The promise of one answer over the real model with its cache: random schedules (arrivals, cancels, chunks,
-// batch sizes, evictions, a pool as small as allowed, preemptions), and every request answers, bit for bit,
-// as alone on a cold engine. MILLRACE_SCHEDULES sets how many; MILLRACE_SCHEDULE_SEED where they begin.
+// batch sizes, evictions, a pool as small as allowed, preemptions, prompts that begin alike and come
+// together), and every request answers, bit for bit, as alone on a cold engine. MILLRACE_SCHEDULES sets how
+// many; MILLRACE_SCHEDULE_SEED where they begin.
 
 namespace millrace::engine {
 namespace {
@@ -43,6 +44,13 @@ class Lent : public StepModel {
     return model_.NewSequence(tokens);
   }
   Status Reserve(StepSequence& sequence, int64_t length) override { return model_.Reserve(sequence, length); }
+  std::optional<SharedReading> WorthWaiting(const StepSequence& reader, std::span<const TokenId> tokens,
+                                            int64_t common) const noexcept override {
+    return model_.WorthWaiting(reader, tokens, common);
+  }
+  void LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t length) noexcept override {
+    model_.LeaveFor(reader, n_tokens, length);
+  }
   void Step(std::span<const StepItem> items, std::span<float> logits) override {
     if (forget_every_ > 0 && rng_() % forget_every_ == 0) model_.ClearCache();
     model_.Step(items, logits);
@@ -133,7 +141,13 @@ class OneAnswer : public testing::Test {
     for (const int64_t edit : {1, 10, 30, 40}) add(110 - edit, edit);
     for (int i = 0; i < 8; ++i) add(static_cast<int64_t>(rng() % 120), 1 + static_cast<int64_t>(rng() % 20));
     add(kMaxModelLen - 1, 0);
+    // Some pages in common, before much and before little of their own.
+    first_alike_ = requests_.size();
+    for (const int64_t shared : {64, 96, 130}) {
+      for (const int64_t own : {3, 20, 60, 110}) add(shared, own);
+    }
     // Short prompts that grow: what a small pool preempts.
+    first_growing_ = requests_.size();
     for (int i = 0; i < 10; ++i) {
       add(static_cast<int64_t>(rng() % 30), 1 + static_cast<int64_t>(rng() % 5));
       requests_.back().sampling.max_tokens = 60 + static_cast<int64_t>(rng() % 60);
@@ -154,16 +168,20 @@ class OneAnswer : public testing::Test {
   }
 
   struct Totals {
-    uint64_t preemptions = 0, hits = 0, replays = 0, cancels = 0, evictions = 0, steps = 0, tokens = 0;
+    uint64_t preemptions = 0, hits = 0, replays = 0, waits = 0, cancels = 0, evictions = 0;
+    uint64_t steps = 0, tokens = 0;
   };
 
   // One schedule of `model`, drawn from `rng`; what went otherwise than alone fails the test.
   void RunSchedule(ModelStepper& model, int max_num_seqs, std::mt19937& rng, Totals& totals) {
     StatsBoard board;
-    // All at once, and only those that grow: what a small pool preempts.
-    const bool growing = rng() % 8 == 0;
+    // All at once: those that grow, which a small pool preempts, or those that begin alike, which wait for
+    // one of them.
+    const unsigned kind = rng() % 8;
+    const bool growing = kind == 0;
+    const bool alike = kind <= 2 && !growing;
     const auto seqs =
-        growing ? max_num_seqs : 1 + static_cast<int>(rng() % static_cast<unsigned>(max_num_seqs));
+        kind <= 2 ? max_num_seqs : 1 + static_cast<int>(rng() % static_cast<unsigned>(max_num_seqs));
     const int64_t chunk = std::vector<int64_t>{3, 16, 31, 64, 256}[rng() % 5];
     Loop loop(std::make_unique<Lent>(model, rng, rng() % 3 == 0 ? 1 + rng() % 30 : 0),
               {.max_num_seqs = seqs,
@@ -178,11 +196,12 @@ class OneAnswer : public testing::Test {
       bool cancelled = false;
     };
     std::vector<Sent> sent;
-    const size_t n = growing ? 4 : 2 + rng() % 2;
+    const size_t n = growing ? 4 : 2 + rng() % 2 + alike;
     while (sent.size() < n || !loop.idle()) {
-      while (sent.size() < n && (growing || loop.idle() || rng() % 3 == 0)) {
-        const size_t from = growing ? requests_.size() - 10 : 0;
-        Sent one{from + rng() % (requests_.size() - from), std::make_shared<RecordingSink>()};
+      while (sent.size() < n && (kind <= 2 || loop.idle() || rng() % 3 == 0)) {
+        const size_t from = growing ? first_growing_ : alike ? first_alike_ : 0;
+        const size_t to = alike ? first_growing_ : requests_.size();
+        Sent one{from + rng() % (to - from), std::make_shared<RecordingSink>()};
         ASSERT_TRUE(board.TryJoinQueue(200, std::ssize(requests_[one.request].prompt)));
         loop.Enqueue(
             {SeqId{sent.size()}, requests_[one.request], one.sink, std::chrono::steady_clock::now()});
@@ -215,9 +234,11 @@ class OneAnswer : public testing::Test {
     totals.tokens += stats.prompt_tokens_total + stats.generation_tokens_total;
     totals.hits += stats.prefix_hit_tokens;
     totals.replays += stats.prefix_replay_tokens;
+    totals.waits += stats.prompt_waits_total;
   }
 
   std::vector<GenerationRequest> requests_;
+  size_t first_alike_ = 0, first_growing_ = 0;
   std::vector<Answer> alone_;
 };
 
@@ -256,17 +277,19 @@ TEST_F(OneAnswer, RandomSchedules) {
     totals.evictions += loaded.model->cache_stats().evicted_tokens / static_cast<uint64_t>(kPage);
   RecordProperty("preemptions", static_cast<int>(totals.preemptions));
   std::printf(
-      "%lld schedules: %llu preemptions, %llu tokens from the cache, %llu replayed, %llu cancelled, "
-      "%llu pages evicted; %llu steps, %llu tokens computed\n",
+      "%lld schedules: %llu preemptions, %llu tokens from the cache, %llu replayed, %llu waits for another's "
+      "prompt, %llu cancelled, %llu pages evicted; %llu steps, %llu tokens computed\n",
       static_cast<long long>(schedules), static_cast<unsigned long long>(totals.preemptions),
       static_cast<unsigned long long>(totals.hits), static_cast<unsigned long long>(totals.replays),
-      static_cast<unsigned long long>(totals.cancels), static_cast<unsigned long long>(totals.evictions),
-      static_cast<unsigned long long>(totals.steps), static_cast<unsigned long long>(totals.tokens));
+      static_cast<unsigned long long>(totals.waits), static_cast<unsigned long long>(totals.cancels),
+      static_cast<unsigned long long>(totals.evictions), static_cast<unsigned long long>(totals.steps),
+      static_cast<unsigned long long>(totals.tokens));
   // The schedules were ones that put the cache to the test.
   const auto n = static_cast<uint64_t>(schedules);
   EXPECT_GT(totals.preemptions, n / 30);
   EXPECT_GT(totals.hits, n * 10);
   EXPECT_GT(totals.replays, n * 5);
+  EXPECT_GT(totals.waits, n / 10);
   EXPECT_GT(totals.cancels, n / 50);
   EXPECT_GT(totals.evictions, n);
 }

@@ -1,13 +1,20 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/load.h"
+#include "engine/loop.h"
 #include "engine/model_stepper.h"
+#include "engine/recording_sink.h"
 #include "model/checkpoint_testing.h"
 
 // What the prefix cache gives back, and that it gives it back exactly: pages of the real size over the tiny
@@ -23,7 +30,8 @@ class PrefixReuseTest : public testing::Test {
   void Load(StepperOptions options = {}) {
     options.max_model_len = options.kv_tokens.value_or(6000) < 6000 ? *options.kv_tokens : 6000;
     options.max_batch_tokens = 300;
-    auto loaded = LoadStepModel(model::TinyCheckpoint(), {.stepper = options, .threads = 2});
+    options.page_tokens = page_tokens_;
+    auto loaded = LoadStepModel(checkpoint_, {.stepper = options, .threads = 2});
     if (!loaded.ok()) {
       ADD_FAILURE() << loaded.error().message();
       std::abort();
@@ -103,6 +111,37 @@ class PrefixReuseTest : public testing::Test {
     return run;
   }
 
+  // Greedy answers of four tokens to prompts that come together.
+  struct Together {
+    std::vector<Run> runs;  // without logits
+    EngineStats stats;
+  };
+  Together AskTogether(const std::vector<std::vector<TokenId>>& prompts) {
+    Together together;
+    StatsBoard board;
+    Loop loop(std::move(loaded_.model), {.max_num_seqs = 8, .prefill_chunk = 300}, board);
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (const std::vector<TokenId>& prompt : prompts) {
+      GenerationRequest request{.request_id = "together", .prompt = prompt, .sampling = {}};
+      request.sampling.temperature = 0;
+      request.sampling.max_tokens = 4;
+      request.sampling.ignore_eos = true;
+      EXPECT_TRUE(board.TryJoinQueue(100, std::ssize(prompt)));
+      sinks.push_back(std::make_shared<RecordingSink>());
+      loop.Enqueue({SeqId{sinks.size()}, std::move(request), sinks.back(), std::chrono::steady_clock::now()});
+    }
+    while (!loop.idle()) loop.Step();
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const auto finish = sinks[i]->WaitForFinish(std::chrono::seconds(0));
+      together.runs.push_back({.tokens = Join(prompts[i], sinks[i]->tokens()),
+                               .computed = finish->prompt_tokens - finish->cached_tokens});
+    }
+    together.stats = board.Snapshot();
+    return together;
+  }
+
+  std::filesystem::path checkpoint_ = model::TinyCheckpoint();
+  int64_t page_tokens_ = kPage;
   std::mt19937 rng_{4};
   LoadedModel loaded_;
   LoadedModel cold_;
@@ -202,6 +241,73 @@ TEST_F(PrefixReuseTest, SixteenInterleavedConversationsKeepTheirPasts) {
   EXPECT_GE(static_cast<double>(kept), 0.95 * static_cast<double>(before)) << kept << " of " << before;
 }
 
+// The same beginning before ends that are new each time.
+TEST_F(PrefixReuseTest, ABeginningIsKeptHoweverLongTheNewEndsAre) {
+  page_tokens_ = model::kMinPageTokens;
+  Load();
+  const std::vector<TokenId> base = Random(12 * page_tokens_ + 1);
+  (void)Ask(base, 0);
+  for (int turn = 0; turn < 12; ++turn) {
+    for (const int64_t fresh : {0, 1, 3, 6}) {
+      const Run run = Ask(Join(base, Random(fresh * page_tokens_)), 0);
+      EXPECT_LE(run.computed, fresh * page_tokens_ + page_tokens_) << fresh << " pages, turn " << turn;
+    }
+  }
+}
+
+// An agent's client puts a reminder behind the last message, and takes it away in the next turn.
+TEST_F(PrefixReuseTest, ARemovedReminderCostsWhatCameBehindIt) {
+  Load();
+  std::vector<TokenId> history = Random(1100);
+  for (int turn = 0; turn < 4; ++turn) {
+    const int64_t kept = turn == 0 ? 0 : std::ssize(history);
+    if (turn > 0) history = Join(history, Random(300));
+    const std::vector<TokenId> prompt = Join(history, Random(60));
+    const Run run = Ask(prompt, 10);
+    EXPECT_LE(run.computed, std::ssize(prompt) - kept + kPage) << "turn " << turn;
+    if (turn == 3) {
+      EXPECT_EQ(run, Cold(prompt, 10));
+    }
+  }
+}
+
+// Ten turns of thought, call and result; the client gives back calls and results alone.
+TEST_F(PrefixReuseTest, AToolLoopWithoutItsReasoningReadsOnlyWhatIsNew) {
+  page_tokens_ = model::kMinPageTokens;
+  Load();
+  std::vector<TokenId> prompt = Random(200);
+  for (int turn = 0; turn < 10; ++turn) {
+    const Run run = Ask(prompt, 60);
+    const int64_t added = turn == 0 ? 200 : 20 + 50;
+    EXPECT_LE(run.computed, added + page_tokens_) << "turn " << turn;
+    if (turn == 9) {
+      EXPECT_EQ(run, Cold(prompt, 60));
+    }
+    const std::vector<TokenId> call(run.tokens.end() - 20, run.tokens.end());
+    prompt = Join(Join(prompt, call), Random(50));
+  }
+}
+
+// With room for one conversation, what its prompt left and what its answer left both last.
+TEST_F(PrefixReuseTest, TheEndOfATurnDoesNotDriveOutTheEndOfItsPrompt) {
+  page_tokens_ = model::kMinPageTokens;
+  StepperOptions options;
+  options.prefix_tails = ModelStepper::kPromptTails + 2;
+  options.max_num_seqs = 1;
+  options.kv_tokens = 10 * page_tokens_;
+  Load(options);
+  const std::vector<TokenId> prompt = Random(130);
+  const Run turn = Ask(prompt, 120);
+  const std::vector<TokenId> all = Join(turn.tokens, Random(20));
+  const Run behind_all = Ask(all);
+  EXPECT_LE(behind_all.computed, 20 + page_tokens_);
+  EXPECT_EQ(behind_all, Cold(all));
+  const std::vector<TokenId> dropped = Join(prompt, Random(20));
+  const Run behind_prompt = Ask(dropped);
+  EXPECT_LE(behind_prompt.computed, 20 + page_tokens_);
+  EXPECT_EQ(behind_prompt, Cold(dropped));
+}
+
 TEST_F(PrefixReuseTest, LostTailsAndPagesCostTimeAndNotABit) {
   for (const int tails : {0, 1, 2}) {
     StepperOptions options;
@@ -233,6 +339,96 @@ TEST_F(PrefixReuseTest, SwitchedOffNothingIsShared) {
   EXPECT_EQ(Ask(prompt).computed, 600);
   EXPECT_EQ(model().cache_stats().reusable_tokens, 0);
   EXPECT_EQ(model().free_kv_tokens(), model().kv_tokens());
+}
+
+TEST_F(PrefixReuseTest, EightPromptsThatComeTogetherReadWhatTheyShareOnce) {
+  StepperOptions options;
+  options.max_num_seqs = 8;
+  Load(options);
+  const std::vector<TokenId> base = Random(4096);
+  std::vector<std::vector<TokenId>> prompts(8);
+  for (auto& prompt : prompts) prompt = Join(base, Random(100));
+  const Together together = AskTogether(prompts);
+  EXPECT_EQ(together.runs[0].computed, 4196);
+  for (size_t i = 1; i < 8; ++i) EXPECT_EQ(together.runs[i].computed, 100) << i;
+  EXPECT_EQ(together.stats.prompt_tokens_total, 4096u + 8 * 100);
+  EXPECT_EQ(together.stats.prefix_replay_tokens, 0u);
+  for (const size_t i : {0, 5}) EXPECT_EQ(together.runs[i].tokens, Cold(prompts[i], 4).tokens) << i;
+}
+
+// Where the others part from the one that reads is no place that it would keep for itself: it leaves a tail
+// for them, full or early as they need it.
+TEST_F(PrefixReuseTest, WhoReadsLeavesATailWhereOthersPart) {
+  StepperOptions options;
+  options.max_num_seqs = 8;
+  Load(options);
+  const std::vector<TokenId> base = Random(1200);
+  std::vector<std::vector<TokenId>> prompts = {Join(base, Random(600))};
+  for (const auto& [shared, own] :
+       std::vector<std::pair<int64_t, int64_t>>{{700, 20}, {700, 600}, {1024, 20}, {1200, 1}, {300, 30}})
+    prompts.push_back(Join(First(base, shared), Random(own)));
+  prompts.push_back(prompts[0]);
+  const Together together = AskTogether(prompts);
+  EXPECT_EQ(together.runs.back().tokens, together.runs[0].tokens);
+  EXPECT_EQ(together.stats.prompt_waits_total, 6u);
+  EXPECT_EQ(together.stats.prefix_replay_tokens, 0u);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (i + 1 < prompts.size()) {
+      EXPECT_EQ(together.runs[i].tokens, Cold(prompts[i], 4).tokens) << i;
+    }
+    if (i == 0) continue;
+    const int64_t shared = std::ranges::mismatch(prompts[0], prompts[i]).in1 - prompts[0].begin();
+    const int64_t whole = std::min(shared, std::ssize(prompts[i]) - 1) / kPage * kPage;
+    EXPECT_EQ(together.runs[i].computed, std::ssize(prompts[i]) - whole) << i;
+  }
+}
+
+// A window that reaches over pages: a replay's first early tails would hold entries from before its pages'
+// end.
+TEST_F(PrefixReuseTest, AWindowLongerThanAPageReusesExactly) {
+  const model::ScratchDirectory dir;
+  checkpoint_ = dir.path();
+  std::filesystem::copy(model::TinyCheckpoint(), checkpoint_, std::filesystem::copy_options::recursive);
+  std::string config = model::ReadAll(checkpoint_ / "config.json");
+  const std::string window = "\"sliding_window\": 32";
+  ASSERT_NE(config.find(window), std::string::npos);
+  config.replace(config.find(window), window.size(), "\"sliding_window\": 200");
+  model::WriteAll(checkpoint_ / "config.json", config);
+  page_tokens_ = 32;
+  StepperOptions options;
+  options.early_tail_pages = 47;  // 1,504 tokens
+  Load(options);
+  const std::vector<TokenId> base = Random(1490);
+  (void)Ask(Join(base, Random(300)), 0);
+  // Far behind any tail, so that it is replayed, and passes the first early one a page behind that.
+  const std::vector<TokenId> first = Join(base, Random(600));
+  EXPECT_GT(Ask(first, 0).replayed, 900);
+  const std::vector<TokenId> behind_it = Join(First(first, 1510), Random(600));
+  Run run = Ask(behind_it);
+  EXPECT_EQ(run, Cold(behind_it));
+  EXPECT_GT(run.replayed, 900) << "that tail would have had entries that no replay makes right";
+  const std::vector<TokenId> behind_the_end = Join(First(first, 2080), Random(3));
+  run = Ask(behind_the_end);
+  EXPECT_EQ(run, Cold(behind_the_end));
+  EXPECT_EQ(run.computed, 3);
+}
+
+TEST_F(PrefixReuseTest, WhatOthersWaitedForGoesWithTheOneThatRead) {
+  StepperOptions options;
+  options.max_num_seqs = 1;
+  Load(options);
+  const std::vector<TokenId> prompt = Random(1500);
+  {
+    auto reader = model().NewSequence(prompt);
+    ASSERT_TRUE(reader.ok());
+    const std::vector<TokenId> other = Join(First(prompt, 300), Random(10));
+    const auto shared = model().WorthWaiting(*reader->sequence, other, 300);
+    ASSERT_TRUE(shared.has_value());
+    EXPECT_EQ(shared->length, kPage);
+    model().LeaveFor(*reader->sequence, std::ssize(other), shared->length);
+  }
+  (void)Ask(Random(1500), 0);
+  EXPECT_EQ(model().cache_stats().tails, ModelStepper::kPromptTails) << "those of the prompt itself alone";
 }
 
 // Sequences that end before they have read anything leave nothing that nobody has.

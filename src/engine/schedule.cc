@@ -93,7 +93,9 @@ void GiveShortest(Rows rows, int64_t budget, uint64_t turn, Batch& batch) {
   std::ranges::sort(batch, [&](const ScheduleSlice& a, const ScheduleSlice& b) {
     const ScheduleRow& x = rows[a.row];
     const ScheduleRow& y = rows[b.row];
-    return x.prompt_left != y.prompt_left ? x.prompt_left < y.prompt_left : x.arrival < y.arrival;
+    const int64_t x_left = x.counts_as.value_or(x.prompt_left);
+    const int64_t y_left = y.counts_as.value_or(y.prompt_left);
+    return x_left != y_left ? x_left < y_left : x.arrival < y.arrival;
   });
   GiveInOrder(rows, budget - given, batch);
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,8 @@ struct ScheduleRow {
   int64_t prompt_left = 0;
   // Whatever orders rows by when they came; distinct.
   uint64_t arrival = 0;
+  // What kShortest takes for prompt_left when it compares: less when a shorter prompt waits for this one.
+  std::optional<int64_t> counts_as = std::nullopt;
 };
 
 // A row's part of the next batch; `tokens` >= 1.

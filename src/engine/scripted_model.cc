@@ -19,7 +19,7 @@ class ScriptedModel::Sequence : public StepSequence {
         begins_with_(begins_with.begin(), begins_with.end()),
         reserved_(std::ssize(begins_with)),
         tokens_(begins_with.begin(), begins_with.begin() + length) {}
-  ~Sequence() override { model_.OnSequenceEnd(reserved_, std::move(tokens_)); }
+  ~Sequence() override { model_.OnSequenceEnd(*this); }
 
   uint64_t number() const { return number_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
@@ -129,7 +129,7 @@ int64_t ScriptedModel::reserved_tokens() const {
 
 int ScriptedModel::live_sequences() const {
   std::lock_guard lock(mutex_);
-  return live_sequences_;
+  return static_cast<int>(live_.size());
 }
 
 Status ScriptedModel::TakeTokens(int64_t n) {
@@ -148,13 +148,35 @@ Result<StartedSequence> ScriptedModel::NewSequence(std::span<const TokenId> toke
     return sequence_error_;
   }
   MILLRACE_RETURN_IF_ERROR(TakeTokens(std::ssize(tokens)));
+  const int64_t length = ReusableTokens(tokens);
+  auto sequence = std::make_unique<Sequence>(*this, ++sequences_made_, tokens, length);
+  live_.push_back(sequence.get());
+  return StartedSequence{.sequence = std::move(sequence), .length = length};
+}
+
+int64_t ScriptedModel::ReusableTokens(std::span<const TokenId> tokens) const {
+  const auto common = [&](const std::vector<TokenId>& other) {
+    return std::min(std::ranges::mismatch(other, tokens).in1 - other.begin(), std::ssize(tokens) - 1);
+  };
   int64_t length = 0;
-  for (const std::vector<TokenId>& before : ended_)
-    length = std::max<int64_t>(length, std::ranges::mismatch(before, tokens).in1 - before.begin());
-  length = std::min(length, std::ssize(tokens) - 1);
-  ++live_sequences_;
-  return StartedSequence{.sequence = std::make_unique<Sequence>(*this, ++sequences_made_, tokens, length),
-                         .length = length};
+  for (const std::vector<TokenId>& before : ended_) length = std::max(length, common(before));
+  if (options_.page_tokens == 0) return length;
+  for (const Sequence* running : live_)
+    length = std::max(length, common(running->tokens()) / options_.page_tokens * options_.page_tokens);
+  return length;
+}
+
+std::optional<SharedReading> ScriptedModel::WorthWaiting(const StepSequence& reader,
+                                                         std::span<const TokenId> tokens,
+                                                         int64_t common) const noexcept {
+  if (options_.page_tokens == 0) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  const int64_t length =
+      std::min(common, std::ssize(tokens) - 1) / options_.page_tokens * options_.page_tokens;
+  const int64_t saved = length - ReusableTokens(tokens);
+  if (saved < options_.page_tokens || std::ssize(static_cast<const Sequence&>(reader).tokens()) >= length)
+    return std::nullopt;
+  return SharedReading{.length = length, .saved = saved};
 }
 
 Status ScriptedModel::Reserve(StepSequence& sequence, int64_t length) {
@@ -166,11 +188,11 @@ Status ScriptedModel::Reserve(StepSequence& sequence, int64_t length) {
   return {};
 }
 
-void ScriptedModel::OnSequenceEnd(int64_t reserved, std::vector<TokenId> tokens) {
+void ScriptedModel::OnSequenceEnd(Sequence& sequence) {
   std::lock_guard lock(mutex_);
-  reserved_tokens_ -= reserved;
-  --live_sequences_;
-  if (options_.reuse_prefixes) ended_.push_back(std::move(tokens));
+  reserved_tokens_ -= sequence.reserved();
+  std::erase(live_, &sequence);
+  if (options_.reuse_prefixes) ended_.push_back(sequence.tokens());
 }
 
 void ScriptedModel::WaitForPermission(std::unique_lock<std::mutex>& lock) {

@@ -25,6 +25,9 @@ struct ScriptedModelOptions {
   int64_t pool_tokens = INT64_MAX;
   // Sequences begin behind whatever begins like one that has ended.
   bool reuse_prefixes = false;
+  // Tokens of a page; when not 0, sequences also begin behind the whole pages of those that run and begin
+  // alike.
+  int64_t page_tokens = 0;
   std::chrono::microseconds step_delay{0};
   std::chrono::microseconds token_delay{0};  // for each token of a step
   std::chrono::microseconds step_period{0};  // from the beginning of a step to that of the next, at least
@@ -87,6 +90,8 @@ class ScriptedModel : public StepModel {
   int64_t max_batch_tokens() const override { return options_.max_batch_tokens; }
   Result<StartedSequence> NewSequence(std::span<const TokenId> tokens) override;
   Status Reserve(StepSequence& sequence, int64_t length) override;
+  std::optional<SharedReading> WorthWaiting(const StepSequence& reader, std::span<const TokenId> tokens,
+                                            int64_t common) const noexcept override;
   void Step(std::span<const StepItem> items, std::span<float> logits) override;
 
  private:
@@ -98,7 +103,8 @@ class ScriptedModel : public StepModel {
   // Returns the sequence's delay, once.
   std::chrono::milliseconds FillLogits(Sequence& sequence, std::span<float> logits);
   Status TakeTokens(int64_t n);
-  void OnSequenceEnd(int64_t reserved, std::vector<TokenId> tokens);
+  int64_t ReusableTokens(std::span<const TokenId> tokens) const;
+  void OnSequenceEnd(Sequence& sequence);
 
   const ScriptedModelOptions options_;
   mutable std::mutex mutex_;
@@ -116,7 +122,7 @@ class ScriptedModel : public StepModel {
   int allowed_steps_ = 0;
   std::vector<RecordedStep> recorded_;
   int64_t reserved_tokens_ = 0;
-  int live_sequences_ = 0;
+  std::vector<Sequence*> live_;
   uint64_t sequences_made_ = 0;
   std::vector<std::vector<TokenId>> ended_;  // with reuse_prefixes
 

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "base/seconds.h"
+
 namespace millrace::engine {
 namespace {
 
 constexpr double kNewAnswerWeight = 0.1;  // in the mean of answers' lengths
-
-double Seconds(StatsBoard::Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 }  // namespace
 
@@ -39,6 +37,11 @@ void StatsBoard::OnPreempted(int64_t tokens) {
   ++stats_.waiting;
   --stats_.running;
   ++stats_.preemptions_total;
+}
+
+void StatsBoard::OnWaitsForReader() {
+  std::lock_guard lock(mutex_);
+  ++stats_.prompt_waits_total;
 }
 
 void StatsBoard::OnCache(const CacheStats& cache) {

@@ -33,6 +33,7 @@ struct EngineStats {
   uint64_t prompt_tokens_total = 0;  // that the model has read
   uint64_t generation_tokens_total = 0;
   uint64_t preemptions_total = 0;
+  uint64_t prompt_waits_total = 0;  // for a sequence that read what a prompt began with
   // Tokens that sequences were begun with; of these, what a cache gave at once; and what it held but had to
   // be read again for the window state.
   uint64_t prefix_query_tokens = 0;
@@ -74,6 +75,7 @@ class StatsBoard {
   // From the queue into a slot, with so many tokens; see EngineStats.
   void OnAdmitted(int64_t tokens, int64_t cached, int64_t replayed);
   void OnPreempted(int64_t tokens);  // from its slot back to wait
+  void OnWaitsForReader();
   void OnLeft(bool held_slot, const FinishEvent& event);
   // The sink of a request that left has been told.
   void OnReported();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/ids.h"
@@ -38,6 +39,12 @@ struct StartedSequence {
   int64_t replayed_tokens = 0;  // of those it does not hold, in a cache all the same, but to be read again
 };
 
+// What a sequence gains that begins only when another one has read what their prompts share.
+struct SharedReading {
+  int64_t length = 0;  // tokens that the other has to have read
+  int64_t saved = 0;   // tokens that are computed when it begins now and not when it begins then
+};
+
 // What the engine needs of a model: run a batch, give logits. ModelStepper (model_stepper.h) is the real one;
 // tests use scripted ones. One thread: the engine's.
 class StepModel {
@@ -59,6 +66,17 @@ class StepModel {
   // Reserves memory for the first `length` tokens of a sequence, at most max_model_len: a step within them
   // cannot fail for lack of it. kResourceExhausted when other sequences hold all there is.
   virtual Status Reserve(StepSequence& sequence, int64_t length) = 0;
+
+  // What a sequence of `tokens` (see NewSequence) gains by waiting for `reader`, whose first `common` tokens
+  // are the same: at least a page, or nullopt.
+  virtual std::optional<SharedReading> WorthWaiting(const StepSequence& /*reader*/,
+                                                    std::span<const TokenId> /*tokens*/,
+                                                    int64_t /*common*/) const noexcept {
+    return std::nullopt;
+  }
+  // A sequence of `n_tokens` waits until `reader` has read `length` tokens, as WorthWaiting has said:
+  // `reader` leaves behind what it takes to begin there.
+  virtual void LeaveFor(StepSequence& /*reader*/, int64_t /*n_tokens*/, int64_t /*length*/) noexcept {}
 
   // Appends every item's tokens to its sequence, within what is reserved. `logits` is [number of items with
   // wants_logits, vocab_size], row-major, in item order. Each sequence appears once. Results are

@@ -4,10 +4,6 @@
 
 namespace millrace::loadgen {
 
-double Seconds(Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 void Summary::Add(const RequestRecord& record) {
   ++requests;
   for (const Failure& refusal : record.refusals) ++refusals[refusal.Name()];

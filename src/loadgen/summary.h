@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/seconds.h"
 #include "loadgen/chat_client.h"
 #include "loadgen/samples.h"
 
@@ -38,7 +39,5 @@ struct Summary {
   void Add(const RequestRecord& record);
   int64_t failed() const { return requests - succeeded - left; }
 };
-
-double Seconds(Clock::duration duration);
 
 }  // namespace millrace::loadgen

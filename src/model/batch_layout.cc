@@ -12,8 +12,9 @@ int64_t FirstResult(const BatchItem& item, LateLayers late_layers) {
   const int64_t start = item.state->length();
   const int64_t last = start + static_cast<int64_t>(item.tokens.size()) - 1;
   if (item.logits == LogitsWanted::kAll) return start;
-  // A state resumed without its rings has nothing to give before its results_from.
-  if (late_layers == LateLayers::kAll) return std::max(start, item.state->results_from());
+  // A state resumed without its rings has nothing to give before its results_from, unless it is asked for.
+  if (late_layers == LateLayers::kAll)
+    return std::max(start, std::min(item.results_from, item.state->results_from()));
   const int64_t from = std::max(item.results_from, start);
   return item.logits == LogitsWanted::kLast ? std::min(from, last) : from;
 }
@@ -55,7 +56,7 @@ void BatchLayout::Assign(std::span<const BatchItem> items) {
       MILLRACE_CHECK(tail.length > start && tail.length <= start + item.n_tokens,
                      "a tail is wanted of a length that the item does not pass");
     }
-    MILLRACE_CHECK(item.results_from >= in.state->results_from(),
+    MILLRACE_CHECK(in.state->CanGive(plan_, item.results_from),
                    "results are wanted of positions that the late layers have left out");
     for (int64_t i = 0; i < item.n_tokens; ++i) {
       tokens_.push_back({.item = static_cast<int32_t>(items_.size()),

@@ -283,7 +283,10 @@ const ForwardOptions& Forward::options() const {
 
 void Forward::Resume(SequenceState& state, std::span<const TokenId> tokens, int64_t length,
                      int64_t results_from, std::span<const std::byte> tail) const {
-  state.Restore(length, static_cast<int64_t>(tokens.size()), results_from, tail);
+  // Without rings every layer's input grows exact a reach later than that of the layer below it.
+  const int64_t replayed = static_cast<int64_t>(plan().layers.size()) * (plan().config.sliding_window - 1);
+  const int64_t exact_from = tail.empty() && length > 0 ? length + replayed : length;
+  state.Restore(length, static_cast<int64_t>(tokens.size()), results_from, exact_from, tail);
   const auto history = static_cast<int64_t>(state.ngram_history.size());
   for (int64_t i = 0; i < history; ++i) {
     const int64_t position = length - history + i;

@@ -116,8 +116,8 @@ class Forward {
 
   // Appends every item's tokens to its state. At most max_batch_items items with together at most
   // max_batch_tokens tokens, each item at least one; token ids are inside the vocabulary; pages for all
-  // tokens are in place; no results are wanted from before state->results_from(). `logits` is [wanted rows,
-  // vocab_size], in item order, then position.
+  // tokens are in place; no results are wanted that the state cannot give (SequenceState::CanGive). `logits`
+  // is [wanted rows, vocab_size], in item order, then position.
   // Afterwards a state whose results_from() is at most its length is exact in full. Otherwise (a prompt that
   // goes on) it is so but for the late layers' rings, which only the rest of the prompt can continue.
   void Run(std::span<const BatchItem> items, std::span<float> logits, LayerTrace* trace = nullptr);

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -197,6 +198,50 @@ TEST_P(ResumeTest, TailsOfAReplayAreThoseOfAColdRun) {
   (void)Read(*resumed, Prompt(700).subspan(static_cast<size_t>(resumed->state.length())), 640,
              std::span(&tail, 1));
   EXPECT_TRUE(std::ranges::equal(tail.rings, expected.rings));
+}
+
+// Somebody wants a tail inside a prompt that has been read in part for its end alone. Whatever CanGive allows
+// is the tail of a cold run, however the sequence began, and its own answer stays.
+TEST_P(ResumeTest, ResultsMayBeWantedEarlierWhileNothingTheyNeedIsLeftOut) {
+  constexpr int64_t kEnd = 450;
+  auto owner = NewSequence();
+  const TailRequest early = Tail(4 * kPage);
+  (void)Read(*owner, Prompt(kEnd), kEnd - 1, std::span(&early, 1));
+  auto alone = NewSequence();
+  const std::vector<float> expected = Finish(*alone, kEnd, kEnd - 1);
+  const auto rest = [&](const TestSequence& sequence, int64_t end) {
+    return Prompt(end).subspan(static_cast<size_t>(sequence.state.length()));
+  };
+  const auto try_all = [&](auto begin, int64_t first, int64_t step) {
+    std::vector<int64_t> given;
+    for (int64_t length = first; length < 400; length += step) {
+      std::unique_ptr<TestSequence> sequence = begin();
+      const BatchItem item{.state = &sequence->state,
+                           .tokens = rest(*sequence, kEnd).first(90),
+                           .logits = LogitsWanted::kNone,
+                           .results_from = kEnd - 1};
+      forward().Run(std::span(&item, 1), {});
+      if (!sequence->state.CanGive(plan(), length)) continue;
+      given.push_back(length);
+      const TailRequest tail = Tail(length), of_cold = Tail(length);
+      (void)Read(*sequence, rest(*sequence, length + 7), length, std::span(&tail, 1));
+      auto fresh = NewSequence();
+      (void)Read(*fresh, Prompt(length + 7), length, std::span(&of_cold, 1));
+      EXPECT_TRUE(std::ranges::equal(tail.rings, of_cold.rings)) << length;
+      EXPECT_TRUE(SameBits(Finish(*sequence, kEnd, kEnd - 1), expected)) << length;
+    }
+    return given;
+  };
+  const auto cold = [&] { return NewSequence(); };
+  EXPECT_EQ(try_all(cold, 3 * kPage, 3 * kPage).back(), 12 * kPage);
+  const auto from_early_tail = [&] {
+    return Resumed(*owner, early.length, early.length, kEnd - 1, early.rings);
+  };
+  EXPECT_EQ(try_all(from_early_tail, 9 * kPage, 3 * kPage).size(), 2u);
+  const int64_t start = plan().ReplayStart(6 * kPage, kEnd - 1);
+  const int64_t exact = start + std::ssize(plan().layers) * reach();
+  const auto replayed = [&] { return Resumed(*owner, 6 * kPage, start, kEnd - 1, {}); };
+  EXPECT_THAT(try_all(replayed, 6 * kPage, kPage), testing::Each(testing::Ge(exact)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, ResumeTest, testing::Values(LateLayers::kNeeded, LateLayers::kAll),

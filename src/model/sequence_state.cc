@@ -62,11 +62,17 @@ size_t SequenceState::BytesFor(const LayerPlan& plan) {
 
 void SequenceState::Reset() {
   AdvanceTo(0, 0);
+  exact_from_ = 0;
   shared_tokens_ = 0;
   std::fill(ngram_history.begin(), ngram_history.end(), kDeadClass);
 }
 
-void SequenceState::Restore(int64_t length, int64_t shared_tokens, int64_t results_from,
+bool SequenceState::CanGive(const LayerPlan& plan, int64_t position) const {
+  if (position >= results_from_) return true;
+  return position >= exact_from_ && plan.FirstEvaluated(plan.first_late_layer(), position) >= length_;
+}
+
+void SequenceState::Restore(int64_t length, int64_t shared_tokens, int64_t results_from, int64_t exact_from,
                             std::span<const std::byte> rings) {
   MILLRACE_CHECK(rings.empty() || rings.size() == rings_.size(), "a tail of another model");
   MILLRACE_CHECK(length <= shared_tokens, "a state resumed behind its pages");
@@ -76,6 +82,7 @@ void SequenceState::Restore(int64_t length, int64_t shared_tokens, int64_t resul
     std::memcpy(rings_.data(), rings.data(), rings.size());
   }
   AdvanceTo(length, results_from);
+  exact_from_ = exact_from;
   shared_tokens_ = shared_tokens;
 }
 

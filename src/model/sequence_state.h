@@ -88,13 +88,18 @@ class SequenceState {
   // LayerPlan::first_late_layer are exact, later rings are not: all that can follow is the rest of the
   // prompt.
   int64_t results_from() const { return results_from_; }
+  // Whether results from `position` on can be had: from results_from() on, and from an earlier one as long as
+  // the late layers have left out nothing that it needs. `plan` is the one it was made for.
+  bool CanGive(const LayerPlan& plan, int64_t position) const;
   // Forgets all tokens; the page table stays.
   void Reset();
   // Puts the state behind `length` tokens that another sequence has computed: `pages` hold the entries of the
   // first `shared_tokens` (whole pages, >= `length`), `rings` ([WindowLayout::bytes], or empty: zeros) are
-  // those of a tail. Results may be asked for from `results_from` on; LayerPlan says when that is exact.
+  // those of a tail. Results may be asked for from `results_from` on; LayerPlan says when that is exact. From
+  // `exact_from` on rings that are lost, or not those of all layers, have been made again.
   // Forward::Resume calls it.
-  void Restore(int64_t length, int64_t shared_tokens, int64_t results_from, std::span<const std::byte> rings);
+  void Restore(int64_t length, int64_t shared_tokens, int64_t results_from, int64_t exact_from,
+               std::span<const std::byte> rings);
   // Entries of tokens before this position are in `pages` already, and other sequences may read them: they
   // are neither made nor written again.
   int64_t shared_tokens() const { return shared_tokens_; }
@@ -128,6 +133,7 @@ class SequenceState {
   int64_t head_dim_;
   int64_t length_ = 0;
   int64_t results_from_ = 0;
+  int64_t exact_from_ = 0;
   int64_t shared_tokens_ = 0;
   WindowLayout windows_;
   std::vector<uint8_t> rings_;   // [windows_.bytes()]
