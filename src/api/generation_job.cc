@@ -11,6 +11,7 @@
 #include "api/answer_needs.h"
 #include "api/error_response.h"
 #include "base/check.h"
+#include "base/seconds.h"
 #include "base/units.h"
 #include "engine/queue_estimate.h"
 
@@ -20,10 +21,6 @@ namespace {
 static_assert(kMaxTopLogprobs == engine::kMaxLogprobs, "the decoders accept what the engine accepts");
 
 using Clock = std::chrono::steady_clock;
-
-double Seconds(Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 // "stop", "length", "repetition", "timeout", "abort" or "error": vLLM's words for metrics, and two of ours.
 std::string_view MetricReason(engine::FinishReason reason) {

@@ -85,6 +85,8 @@ constexpr Reading<EngineStats> kEngineReadings[] = {
     {"millrace_prefix_cache_replayed_tokens_total",
      "Tokens whose pages the prefix cache had and whose window state it had not: read again.",
      MetricType::Counter, Field<&EngineStats::prefix_replay_tokens>},
+    {"millrace_prefix_cache_waits_total", "Requests that waited for another to read what both begin with.",
+     MetricType::Counter, Field<&EngineStats::prompt_waits_total>},
     {"millrace_prefix_cache_reusable_tokens",
      "Tokens that no sequence holds, kept for prompts that begin alike.", MetricType::Gauge,
      [](const EngineStats& stats) { return static_cast<double>(stats.cache.reusable_tokens); }},

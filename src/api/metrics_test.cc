@@ -220,6 +220,7 @@ TEST_F(MetricsTest, ASequenceThatNeverLeftTheQueueHasNoTimesOfItsOwn) {
   EXPECT_EQ(metrics.Value("vllm:e2e_request_latency_seconds_count"), 2);
   EXPECT_EQ(metrics.Value("vllm:request_queue_time_seconds_count"), 1);
   EXPECT_EQ(metrics.Value("vllm:num_preemptions_total"), 0);
+  EXPECT_EQ(metrics.Value("millrace_prefix_cache_waits_total"), 0);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 LoadSessionOptions OptionsFor(const std::string& url) {
   LoadSessionOptions options;
   options.http.url = ServerUrl::Parse(url).value();
-  options.http.stall_timeout = 300ms;
+  options.http.stall_timeout = 30s;  // of a busy machine
   options.chat.model = "m";
   options.tokens_per_word = 1;
   return options;
@@ -51,7 +51,7 @@ Summary LoadOf(const RudeServer::Handler& handler,
   const TimePoint begin = Clock::now();
   const RandomLoadResult result = RunRandomLoad(
       session, {.num_prompts = 3, .max_concurrency = 2, .input_tokens = 10, .output_tokens = 4});
-  EXPECT_LT(Seconds(Clock::now() - begin), 4);
+  EXPECT_LT(Seconds(Clock::now() - begin), 20);
   EXPECT_EQ(result.summary.requests, 3);
   EXPECT_EQ(result.summary.succeeded + result.summary.failed(), 3);
   return result.summary;
@@ -146,7 +146,9 @@ TEST(LoadFaults, EachIsCountedUnderItsName) {
        "http 429", "busy"},
   };
   for (const Fault& fault : faults) {
-    const Summary summary = LoadOf(fault.handler);
+    const Summary summary = LoadOf(fault.handler, [&](LoadSessionOptions& options) {
+      if (fault.name == std::string_view("stalled")) options.http.stall_timeout = 300ms;
+    });
     ASSERT_EQ(summary.failures.size(), 1u) << fault.what << "\n" << SummaryText(summary, 0);
     const auto& [name, count] = *summary.failures.begin();
     EXPECT_EQ(name, fault.name) << fault.what;
