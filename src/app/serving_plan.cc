@@ -103,6 +103,9 @@ Result<rig::MemoryPlan> PlanCardLines(const model::LayerPlan& layers, const Serv
 std::vector<PlannedMemory> PlanProcess(const formats::ModelConfig& config, const ServingOptions& options) {
   const int64_t max_model_len = *options.load.stepper.max_model_len;
   std::vector<PlannedMemory> lines;
+  lines.push_back({"sequence tokens",
+                   engine::SequenceTokenBytes(max_model_len, options.load.stepper.max_num_seqs),
+                   "max-num-seqs x max-model-len"});
   lines.push_back({"prompts", engine::PromptBytes(max_model_len, options.engine),
                    "max-num-seqs x max-model-len, max-queue"});
   Append(api::HttpServer::PlanMemory(options.http), lines);

@@ -166,8 +166,6 @@ Result<std::vector<PlannedMemory>> ModelStepper::PlanMemory(const model::LayerPl
     lines.push_back(std::move(line));
   lines.push_back({"logits and sampling",
                    LogitsAndSamplingBytes(plan.config.vocab_size, options.max_num_seqs), "max-num-seqs"});
-  lines.push_back({"sequence tokens", SequenceTokenBytes(sizes.max_model_len, options.max_num_seqs),
-                   "max-num-seqs x max-model-len"});
   return lines;
 }
 

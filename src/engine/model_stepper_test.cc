@@ -142,6 +142,7 @@ TEST(ModelStepper, HoldsWhatThePlanSays) {
   for (const PlannedMemory& line : *plan) planned[line.name] = line.bytes;
   for (const PlannedMemory& line : model::PlanCheckpoint(*layer_plan)) planned[line.name] = line.bytes;
   planned["prompts"] = PromptBytes(2048, {.max_num_seqs = 3});
+  planned["sequence tokens"] = SequenceTokenBytes(2048, 3);
 
   const Engine engine(std::move(mini.model), {.max_num_seqs = 3}, mini.ledger.get());
   std::map<std::string, const MemoryAccount*> accounts;
