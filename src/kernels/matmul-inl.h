@@ -22,52 +22,53 @@ namespace HWY_NAMESPACE {
 // find room in the nearest cache.
 inline constexpr size_t kBytesAhead = 2048;
 
-// Adds the products of columns [at, at + kBlocks * 32).
+// Adds the products of kBlocks blocks of elements from `at` on.
 template <size_t kBlocks, size_t kRows, size_t kTokens, class Row>
 HWY_INLINE void AddDecoded(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t at,
                            TileSums<kTokens, kRows>& sums) {
   // Rows share an input in a register where there are enough of those, else each row is used up at once.
-  constexpr size_t kRowsAtOnce = kVecs == 1 ? HWY_MIN(kRows, 4 / kBlocks) : 1;
+  constexpr size_t kValues = kBlocks * kBlockOf<Row> / kVecLanes;
+  constexpr size_t kRowsAtOnce = kVecs == 1 ? HWY_MIN(kRows, 8 / kValues) : 1;
 #pragma GCC unroll 8
   for (size_t r0 = 0; r0 < kRows; r0 += kRowsAtOnce) {
-    VF values[kRowsAtOnce][kBlocks * kBlockVecs];
+    VF values[kRowsAtOnce][kValues];
 #pragma GCC unroll 8
     for (size_t r = 0; r < kRowsAtOnce; ++r) rows[r0 + r].Block(at, values[r]);
 #pragma GCC unroll 4
-    for (size_t v = 0; v < kBlocks * kBlockVecs; ++v) {
+    for (size_t v = 0; v < kValues; ++v) {
 #pragma GCC unroll 8
       for (size_t t = 0; t < kTokens; ++t) {
         const VF xv = hn::LoadU(DF(), x[t] + at + v * kVecLanes);
 #pragma GCC unroll 8
         for (size_t r = 0; r < kRowsAtOnce; ++r)
-          sums[t][r0 + r][v % kVecs] = Fma(values[r][v], xv, sums[t][r0 + r][v % kVecs]);
+          sums[t][r0 + r][v % kVecs] = Row::Elements::MulAdd(values[r][v], xv, sums[t][r0 + r][v % kVecs]);
       }
     }
   }
 }
 
 // out[t * kRows + r] = rows[r] . x[t], each row decoded in registers on the way. Afterwards come the rows
-// `next` columns further on.
+// `next` elements further on.
 template <size_t kRows, size_t kTokens, class Row>
-HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t cols,
+HWY_INLINE void DecodeDotTile(const Row* HWY_RESTRICT rows, const float* const* HWY_RESTRICT x, size_t n,
                               size_t next, float* HWY_RESTRICT out) {
   TileSums<kTokens, kRows> sums;
   ZeroSums<kTokens, kRows>(sums);
-  constexpr size_t kStep = Row::kBlocksAtOnce * kBlock;
-  constexpr size_t kPrefetchCols = 64 * 8 / Row::kBits;  // of a cache line
-  const size_t ahead = HWY_MIN(kBytesAhead * 8 / Row::kBits, cols);
+  constexpr size_t kStep = Row::kBlocksAtOnce * kBlockOf<Row>;
+  constexpr size_t kPrefetchStep = 64 * 8 / Row::kBits;  // of a cache line
+  const size_t ahead = HWY_MIN(kBytesAhead * 8 / Row::kBits, n);
   size_t at = 0;
-  for (; at + kStep <= cols; at += kStep) {
-    if (at % kPrefetchCols == 0) {
-      const size_t to = at + ahead < cols ? at + ahead : at + ahead - cols + next;
+  for (; at + kStep <= n; at += kStep) {
+    if (at % kPrefetchStep == 0) {
+      const size_t to = at + ahead < n ? at + ahead : at + ahead - n + next;
       for (size_t r = 0; r < kRows; ++r) {
-        for (size_t i = 0; i < kStep; i += kPrefetchCols) rows[r].Prefetch(to + i);
+        for (size_t i = 0; i < kStep; i += kPrefetchStep) rows[r].Prefetch(to + i);
       }
     }
     AddDecoded<Row::kBlocksAtOnce, kRows, kTokens>(rows, x, at, sums);
   }
-  if constexpr (kStep > kBlock) {
-    if (at < cols) AddDecoded<1, kRows, kTokens>(rows, x, at, sums);
+  if constexpr (Row::kBlocksAtOnce > 1) {
+    if (at < n) AddDecoded<1, kRows, kTokens>(rows, x, at, sums);
   }
   for (size_t t = 0; t < kTokens; ++t) {
     for (size_t r = 0; r < kRows; ++r) out[t * kRows + r] = ReduceLanes(sums[t][r]);
@@ -97,9 +98,9 @@ HWY_INLINE void MatMulFewTokens(const WeightMatrix& a, int64_t row_begin, int64_
     // Where the parts do not fill up, a row beyond the last stands for that one and is dropped.
     const auto row = [&](int64_t r) { return row_begin + r * rows_a_part + i; };
     for (int64_t r = 0; r < kRows; ++r) rows[r] = Row(a, std::min(row(r), row_end - 1));
-    const int64_t next = (i + 1 < rows_a_part ? 1 : to_next_part) * a.cols;
+    const size_t next = static_cast<size_t>(i + 1 < rows_a_part ? 1 : to_next_part) * ElementsOf<Row>(a);
     float out[kTokens * kRows];
-    DecodeDotTile<kRows, kTokens>(rows, tokens, static_cast<size_t>(a.cols), static_cast<size_t>(next), out);
+    DecodeDotTile<kRows, kTokens>(rows, tokens, ElementsOf<Row>(a), next, out);
     for (int64_t r = 0; r < kRows && row(r) < row_end; ++r) {
       for (size_t t = 0; t < kTokens; ++t)
         y[static_cast<int64_t>(t) * y_stride + row(r)] = out[t * kRows + static_cast<size_t>(r)];
@@ -117,29 +118,11 @@ HWY_INLINE void MatMulFewTokens(const WeightMatrix& a, int64_t row_begin, int64_
 template <class Row>
 concept HasTileScales = Row::kHasTileScales;
 
-// out[i] = x[i] * scales[i / 32]; false if a value of out is not exact.
-HWY_INLINE bool ScaleInput(const float* HWY_RESTRICT x, const float* HWY_RESTRICT scales, size_t cols,
-                           float* HWY_RESTRICT out) {
-  const DF d;
-  auto same = hn::Eq(hn::Zero(d), hn::Zero(d));
-  for (size_t at = 0; at < cols; at += kBlock) {
-    const VF scale = hn::Set(d, scales[at / kBlock]);
-    const VF inverse = hn::Set(d, 1.0f / scales[at / kBlock]);
-    for (size_t i = at; i < at + kBlock; i += kVecLanes) {
-      const VF value = hn::LoadU(d, x + i);
-      const VF scaled = hn::Mul(value, scale);
-      same = hn::And(same, hn::Eq(hn::Mul(scaled, inverse), value));
-      hn::StoreU(scaled, d, out + i);
-    }
-  }
-  return hn::AllTrue(d, same);
-}
-
 // MatMulFewTokens through scaled inputs, tile row by tile row; `scratch` has room for kTokens + 1 inputs.
 template <size_t kTokens, class Row>
 HWY_INLINE void MatMulScaledInputs(const WeightMatrix& a, int64_t row_begin, int64_t row_end,
                                    const float* const* tokens, float* y, int64_t y_stride, float* scratch) {
-  const auto cols = static_cast<size_t>(a.cols);
+  const size_t n = ElementsOf<Row>(a);
   float* scales = scratch;
   for (int64_t row = row_begin, end; row < row_end; row = end) {
     end = std::min(row / 32 * 32 + 32, row_end);
@@ -147,8 +130,8 @@ HWY_INLINE void MatMulScaledInputs(const WeightMatrix& a, int64_t row_begin, int
     const float* scaled[kTokens];
     bool exact = true;
     for (size_t t = 0; t < kTokens; ++t) {
-      float* out = scratch + (t + 1) * cols;
-      exact &= ScaleInput(tokens[t], scales, cols, out);
+      float* out = scratch + (t + 1) * n;
+      exact &= Row::Elements::Scale(tokens[t], scales, n, out);
       scaled[t] = out;
     }
     if (exact) {

@@ -25,6 +25,8 @@ struct WeightMatrix {
   // Whether IsOrdinary(*this) is known to be true, which lets products be faster; they are the same either
   // way.
   bool ordinary = false;
+  // Whether CanRoundInputs(*this) is known to be true, which MatMulRounded wants.
+  bool rounds_inputs = false;
 };
 
 // Reads the whole matrix: whether no code of it is NaN and no scale of fp8 tiles is above 2^119. Formats

@@ -35,11 +35,11 @@ HWY_INLINE size_t BandTileBegin(size_t n_tokens, size_t i) {
   return i * n_tokens / BandTiles(n_tokens);
 }
 
-// Adds w[r] . x[t] over n columns, n a multiple of 32, to the tile's sums [kVecs][kTokens][kBandTileRows] of
+// Adds w[r] . x[t] over n elements, n a multiple of 16, to the tile's sums [kVecs][kTokens][kBandTileRows] of
 // kVecLanes each; to zeros if `fresh`.
 //
 // A function of its own, because the compiler runs out of registers where it is part of a larger one.
-template <size_t kTokens>
+template <size_t kTokens, class Elements>
 HWY_NOINLINE void AddBandTile(const float* const* HWY_RESTRICT w, const float* const* HWY_RESTRICT x,
                               size_t n, bool fresh, float* HWY_RESTRICT sums) {
   const DF d;
@@ -62,7 +62,7 @@ HWY_NOINLINE void AddBandTile(const float* const* HWY_RESTRICT w, const float* c
         for (size_t r = 0; r < kBandTileRows; ++r) {
           const VF row = hn::LoadU(d, w[r] + at);
 #pragma GCC unroll 8
-          for (size_t t = 0; t < kTokens; ++t) sum[t][r] = Fma(row, xv[t], sum[t][r]);
+          for (size_t t = 0; t < kTokens; ++t) sum[t][r] = Elements::MulAdd(row, xv[t], sum[t][r]);
         }
       } else {
         VF row[kBandTileRows];
@@ -72,7 +72,7 @@ HWY_NOINLINE void AddBandTile(const float* const* HWY_RESTRICT w, const float* c
         for (size_t t = 0; t < kTokens; ++t) {
           const VF xv = hn::LoadU(d, x[t] + at);
 #pragma GCC unroll 4
-          for (size_t r = 0; r < kBandTileRows; ++r) sum[t][r] = Fma(row[r], xv, sum[t][r]);
+          for (size_t r = 0; r < kBandTileRows; ++r) sum[t][r] = Elements::MulAdd(row[r], xv, sum[t][r]);
         }
       }
     }
@@ -87,16 +87,17 @@ HWY_NOINLINE void AddBandTile(const float* const* HWY_RESTRICT w, const float* c
 }
 
 // AddBandTile for a number of tokens known only at run time, 1 .. kBandTileTokens.
+template <class Elements>
 HWY_INLINE void AddBandTileN(size_t tokens, const float* const* HWY_RESTRICT w,
                              const float* const* HWY_RESTRICT x, size_t n, bool fresh,
                              float* HWY_RESTRICT sums) {
-  if (tokens == 1) return AddBandTile<1>(w, x, n, fresh, sums);
-  if (tokens == 2) return AddBandTile<2>(w, x, n, fresh, sums);
-  if (tokens == 3) return AddBandTile<3>(w, x, n, fresh, sums);
+  if (tokens == 1) return AddBandTile<1, Elements>(w, x, n, fresh, sums);
+  if (tokens == 2) return AddBandTile<2, Elements>(w, x, n, fresh, sums);
+  if (tokens == 3) return AddBandTile<3, Elements>(w, x, n, fresh, sums);
   if constexpr (kBandTileTokens == 6) {
-    if (tokens == 4) return AddBandTile<4>(w, x, n, fresh, sums);
-    if (tokens == 5) return AddBandTile<5>(w, x, n, fresh, sums);
-    return AddBandTile<6>(w, x, n, fresh, sums);
+    if (tokens == 4) return AddBandTile<4, Elements>(w, x, n, fresh, sums);
+    if (tokens == 5) return AddBandTile<5, Elements>(w, x, n, fresh, sums);
+    return AddBandTile<6, Elements>(w, x, n, fresh, sums);
   }
 }
 
@@ -150,16 +151,16 @@ HWY_INLINE void StoreBandTile(const float* HWY_RESTRICT sums, size_t n_tokens, s
   }
 }
 
-// Asks for the chunk from column c0 on, if there is one: pieces so short of so many rows are more than the
+// Asks for the chunk from element c0 on, if there is one: pieces so short of so many rows are more than the
 // processor foresees by itself.
 template <class Row>
 HWY_INLINE void PrefetchChunk(const WeightMatrix& a, int64_t first_row, size_t n_rows, size_t c0) {
-  const auto cols = static_cast<size_t>(a.cols);
-  if (c0 >= cols) return;
+  const size_t n = ElementsOf<Row>(a);
+  if (c0 >= n) return;
   const size_t begin = c0 * Row::kBits / 8;
-  const size_t end = HWY_MIN(c0 + kChunkCols, cols) * Row::kBits / 8;
+  const size_t end = HWY_MIN(c0 + kChunkCols, n) * Row::kBits / 8;
   for (size_t r = 0; r < n_rows; ++r) {
-    const std::byte* row = a.data + (static_cast<size_t>(first_row) + r) * (cols * Row::kBits / 8);
+    const std::byte* row = a.data + (static_cast<size_t>(first_row) + r) * (n * Row::kBits / 8);
     for (size_t at = begin; at < end; at += 64) __builtin_prefetch(row + at);
   }
 }
@@ -181,16 +182,16 @@ class Band {
         sums_(scratch + static_cast<size_t>(kStripRows) * kChunkCols) {}
 
   void Multiply() {
-    const auto cols = static_cast<size_t>(a_.cols);
-    for (size_t c0 = 0; c0 < cols; c0 += kChunkCols) {
-      for (size_t row = 0; row < n_rows_; row += kRows) AddStrip(row, c0, HWY_MIN(kChunkCols, cols - c0));
+    const size_t n = ElementsOf<Row>(a_);
+    for (size_t c0 = 0; c0 < n; c0 += kChunkCols) {
+      for (size_t row = 0; row < n_rows_; row += kRows) AddStrip(row, c0, HWY_MIN(kChunkCols, n - c0));
     }
   }
 
  private:
   static constexpr auto kRows = static_cast<size_t>(kStripRows);
 
-  // Columns [c0, c0 + n) of up to kStripRows rows from row `first` of the band on: decoded once, unless they
+  // Elements [c0, c0 + n) of up to kStripRows rows from row `first` of the band on: decoded once, unless they
   // are floats already, and multiplied with all tokens of the block.
   HWY_INLINE void AddStrip(size_t first, size_t c0, size_t n) {
     const size_t n_rows = HWY_MIN(kRows, n_rows_ - first);
@@ -207,7 +208,7 @@ class Band {
     PrefetchNext(first, c0 + n);
     // A ragged last tile computes its last row again, into sums that nobody reads.
     for (size_t r = n_rows; r % kBandTileRows != 0; ++r) rows[r] = rows[n_rows - 1];
-    const bool last = c0 + n == static_cast<size_t>(a_.cols);
+    const bool last = c0 + n == ElementsOf<Row>(a_);
     const size_t n_tiles = BandTiles(n_tokens_);
     float* sums = sums_ + first / kBandTileRows * n_tiles * kTileSums;
     for (size_t tile = 0; tile < n_tiles; ++tile) {
@@ -216,7 +217,7 @@ class Band {
       const float* x[kBandTileTokens];
       for (size_t i = 0; i < tile_tokens; ++i) x[i] = tokens_[t + i] + c0;
       for (size_t r = 0; r < n_rows; r += kBandTileRows) {
-        AddBandTileN(tile_tokens, rows + r, x, n, c0 == 0, sums);
+        AddBandTileN<typename Row::Elements>(tile_tokens, rows + r, x, n, c0 == 0, sums);
         if (last) {
           StoreBandTile(sums, tile_tokens, n_rows - r,
                         y_ + static_cast<int64_t>(t) * y_stride_ + static_cast<int64_t>(first + r),
@@ -227,7 +228,7 @@ class Band {
     }
   }
 
-  // Asks for the codes that are needed at column c0 of the strip at `first`; in the first chunk, where no
+  // Asks for the codes that are needed at element c0 of the strip at `first`; in the first chunk, where no
   // strip was asked for before, also for the next strip's.
   HWY_INLINE void PrefetchNext(size_t first, size_t c0) const {
     PrefetchChunk<Row>(a_, first_row_ + static_cast<int64_t>(first), HWY_MIN(kRows, n_rows_ - first), c0);

@@ -13,6 +13,7 @@ namespace HWY_NAMESPACE {
 
 class Bf16Row {
  public:
+  using Elements = FloatElements;
   static constexpr size_t kBits = 16;
   static constexpr size_t kBlocksAtOnce = 1;
   static constexpr bool kIsFloats = false;

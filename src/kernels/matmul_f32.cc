@@ -13,6 +13,7 @@ namespace HWY_NAMESPACE {
 
 class F32Row {
  public:
+  using Elements = FloatElements;
   static constexpr size_t kBits = 32;
   static constexpr size_t kBlocksAtOnce = 1;
   static constexpr bool kIsFloats = true;

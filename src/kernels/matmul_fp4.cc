@@ -17,6 +17,7 @@ namespace HWY_NAMESPACE {
 
 class Fp4BlockRow {
  public:
+  using Elements = FloatElements;
   static constexpr size_t kBits = 4;
   static constexpr size_t kBlocksAtOnce = 1;
   static constexpr bool kIsFloats = false;

@@ -6,7 +6,9 @@
 
 #include <hwy/highway.h>
 
+#include "kernels/instruction_set.h"
 #include "kernels/int8_dot-inl.h"
+#include "kernels/matmul_rounded.h"
 #include "kernels/peak_loops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -184,6 +186,10 @@ const char* FloatInstructionSet() {
 
 const char* Int8InstructionSet() {
   return HWY_DYNAMIC_DISPATCH(Int8InstructionSetImpl)();
+}
+
+const char* Bf16InstructionSet() {
+  return UsesBf16Pairs() ? kBf16InstructionSet.data() : Int8InstructionSet();
 }
 
 }  // namespace millrace::kernels

@@ -24,9 +24,10 @@ double FloatPeakLoop(int64_t rounds);
 double Int8PeakLoop(int64_t rounds);
 
 // That sequence in words, and the instruction set that dispatch chooses for float kernels ("AVX3") and for
-// those that work on bytes: integer products and fp8 matrices.
+// those that work on bytes: integer products and fp8 matrices; last, the one that MatMulRounded runs on.
 const char* Int8PeakSequence();
 const char* FloatInstructionSet();
 const char* Int8InstructionSet();
+const char* Bf16InstructionSet();
 
 }  // namespace millrace::kernels

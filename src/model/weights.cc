@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/codecs.h"
+#include "kernels/matmul_rounded.h"
 
 namespace millrace::model {
 
@@ -192,7 +193,10 @@ void Weights::MarkOrdinary(ThreadPool& pool) {
       if (m->data != nullptr) matrices.push_back(m);
     }
   }
-  pool.ParallelFor(matrices.size(), [&](size_t i, int) { matrices[i]->ordinary = IsOrdinary(*matrices[i]); });
+  pool.ParallelFor(matrices.size(), [&](size_t i, int) {
+    matrices[i]->ordinary = IsOrdinary(*matrices[i]);
+    matrices[i]->rounds_inputs = CanRoundInputs(*matrices[i]);
+  });
 }
 
 }  // namespace millrace::model

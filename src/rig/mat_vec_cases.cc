@@ -6,6 +6,7 @@
 #include "rig/kernel_cases.h"
 #include "rig/matrix_copies.h"
 #include "rig/quantized_batch.h"
+#include "rig/rounded_batch.h"
 #include "rig/verify.h"
 
 namespace millrace::rig {
@@ -25,17 +26,21 @@ struct Shape {
 class MatVec {
  public:
   MatVec(const Shape& shape, bool fast, Team& team)
-      : fast_(fast),
+      : quantizes_(fast && shape.format == WeightFormat::kFp4Row32),
+        rounds_(fast && shape.format == WeightFormat::kFp8Tile32),
         team_(team),
         x_(RandomActivations(shape.tokens * shape.cols, 7)),
         codes_(shape.tokens, shape.cols),
+        rounded_(shape.tokens, shape.cols),
         y_(static_cast<size_t>(shape.matrices * shape.tokens * shape.rows)),
         products_(static_cast<size_t>(shape.matrices)) {
     codes_.Quantize(x_.data(), team);
     rows_ = codes_.Rows(0);
+    rounded_rows_ = rounded_.Rows();
     for (size_t i = 0; i < products_.size(); ++i) {
       products_[i] = {.x = {.base = x_.data(), .stride = shape.cols},
-                      .codes = fast ? &rows_ : nullptr,
+                      .codes = quantizes_ ? &rows_ : nullptr,
+                      .rounded = rounds_ ? &rounded_rows_ : nullptr,
                       .n_tokens = shape.tokens,
                       .y = y_.data() + static_cast<int64_t>(i) * shape.tokens * shape.rows,
                       .y_stride = shape.rows};
@@ -46,7 +51,8 @@ class MatVec {
 
   // In `fast`, rounding the activations is part of it.
   void Run(MatrixCopies& matrices) {
-    if (fast_) codes_.Quantize(x_.data(), team_);
+    if (quantizes_) codes_.Quantize(x_.data(), team_);
+    if (rounds_) rounded_.Round(x_.data(), team_);
     for (Product& product : products_) product.a = &matrices.Next();
     team_.Run(products_);
   }
@@ -56,11 +62,14 @@ class MatVec {
   }
 
  private:
-  bool fast_;
+  bool quantizes_;
+  bool rounds_;
   Team& team_;
   kernels::AlignedVector<float> x_;
   QuantizedBatch codes_;
   kernels::QuantizedRows rows_;
+  RoundedBatch rounded_;
+  kernels::RoundedRows rounded_rows_;
   kernels::AlignedVector<float> y_;
   std::vector<Product> products_;
 };
@@ -76,15 +85,16 @@ Result<BenchRow> Measure(KernelBench& bench, std::string name, const Shape& shap
   std::string what =
       fmt::format("{} {} -> {}, {} a loop", FormatName(shape.format), shape.cols, shape.rows, shape.matrices);
   if (shape.tokens > 1) what += fmt::format(", {} tokens", shape.tokens);
-  const bool works_on_bytes = fast || shape.format == WeightFormat::kFp8Tile32;
-  BenchRow row{
-      .name = std::move(name),
-      .shape = std::move(what),
-      .numerics = fast ? "fast" : "reference",
-      .instruction_set = works_on_bytes ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
-      .threads = bench.team.size(),
-      .unit = "GB/s",
-      .limit_name = "read bandwidth"};
+  const bool fp8 = shape.format == WeightFormat::kFp8Tile32;
+  BenchRow row{.name = std::move(name),
+               .shape = std::move(what),
+               .numerics = fast ? "fast" : "reference",
+               .instruction_set = fast && fp8   ? kernels::Bf16InstructionSet()
+                                  : fast || fp8 ? kernels::Int8InstructionSet()
+                                                : kernels::FloatInstructionSet(),
+               .threads = bench.team.size(),
+               .unit = "GB/s",
+               .limit_name = "read bandwidth"};
   row.Take(TimeInTurn(contestants), 1e9);
   return row;
 }
@@ -95,7 +105,7 @@ Result<std::vector<BenchRow>> MeasureAll(KernelBench& bench, const std::string& 
   std::vector<BenchRow> rows;
   MILLRACE_ASSIGN_OR_RETURN(BenchRow reference, Measure(bench, name, shape, false, matrices));
   rows.push_back(std::move(reference));
-  if (shape.format == WeightFormat::kFp4Row32) {
+  if (shape.format == WeightFormat::kFp4Row32 || shape.format == WeightFormat::kFp8Tile32) {
     MILLRACE_ASSIGN_OR_RETURN(BenchRow fast, Measure(bench, name, shape, true, matrices));
     rows.push_back(std::move(fast));
   }
@@ -106,11 +116,10 @@ Result<std::vector<BenchRow>> MeasureAll(KernelBench& bench, const std::string& 
 Result<std::vector<BenchRow>> MeasureTokens(KernelBench& bench, const std::string& name, Shape shape) {
   MatrixCopies matrices(shape.format, shape.rows, shape.cols,
                         CopiesBeyondCaches(shape.format, shape.rows, shape.cols), bench.team);
-  const bool fast = shape.format == WeightFormat::kFp4Row32;
   std::vector<BenchRow> rows;
   for (const int64_t tokens : {1, 2, 4}) {
     shape.tokens = tokens;
-    MILLRACE_ASSIGN_OR_RETURN(BenchRow row, Measure(bench, name, shape, fast, matrices));
+    MILLRACE_ASSIGN_OR_RETURN(BenchRow row, Measure(bench, name, shape, /*fast=*/true, matrices));
     rows.push_back(std::move(row));
   }
   return rows;

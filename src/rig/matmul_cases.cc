@@ -9,6 +9,7 @@
 #include "rig/blas.h"
 #include "rig/kernel_cases.h"
 #include "rig/matrix_copies.h"
+#include "rig/rounded_batch.h"
 #include "rig/verify.h"
 
 namespace millrace::rig {
@@ -18,18 +19,28 @@ using kernels::WeightFormat;
 
 constexpr int64_t kSize = 5120;
 
-// fp8 matrices, a different one each run, times some tokens.
+// fp8 matrices, a different one each run, times some tokens. In `fast`, rounding the activations is part of
+// it.
 class Fp8MatMul {
  public:
-  Fp8MatMul(MatrixCopies& matrices, const kernels::AlignedVector<float>& x, int64_t n_tokens, Team& team)
-      : matrices_(matrices), team_(team), y_(static_cast<size_t>(n_tokens * kSize)) {
-    product_ = {
-        .x = {.base = x.data(), .stride = kSize}, .n_tokens = n_tokens, .y = y_.data(), .y_stride = kSize};
+  Fp8MatMul(MatrixCopies& matrices, const kernels::AlignedVector<float>& x, int64_t n_tokens, bool fast,
+            Team& team)
+      : matrices_(matrices),
+        team_(team),
+        rounded_(n_tokens, kSize),
+        rounded_rows_(rounded_.Rows()),
+        y_(static_cast<size_t>(n_tokens * kSize)) {
+    product_ = {.x = {.base = x.data(), .stride = kSize},
+                .rounded = fast ? &rounded_rows_ : nullptr,
+                .n_tokens = n_tokens,
+                .y = y_.data(),
+                .y_stride = kSize};
   }
   Fp8MatMul(const Fp8MatMul&) = delete;
   Fp8MatMul& operator=(const Fp8MatMul&) = delete;
 
   void Run() {
+    if (product_.rounded != nullptr) rounded_.Round(product_.x.base, team_);
     product_.a = &matrices_.Next();
     team_.Run(std::span(&product_, 1));
   }
@@ -46,6 +57,8 @@ class Fp8MatMul {
  private:
   MatrixCopies& matrices_;
   Team& team_;
+  RoundedBatch rounded_;
+  kernels::RoundedRows rounded_rows_;
   kernels::AlignedVector<float> y_;
   Product product_;
 };
@@ -109,11 +122,11 @@ class SgemmMatMul {
   size_t runs_ = 0;
 };
 
-BenchRow RowOf(const KernelBench& bench, std::string name, int64_t n_tokens) {
+BenchRow RowOf(const KernelBench& bench, std::string name, int64_t n_tokens, bool fast) {
   return {.name = std::move(name),
           .shape = fmt::format("fp8 {0} x {0}, {1} tokens", kSize, n_tokens),
-          .numerics = "reference",
-          .instruction_set = kernels::Int8InstructionSet(),
+          .numerics = fast ? "fast" : "reference",
+          .instruction_set = fast ? kernels::Bf16InstructionSet() : kernels::Int8InstructionSet(),
           .threads = bench.team.size(),
           .unit = "GFLOP/s"};
 }
@@ -121,10 +134,14 @@ BenchRow RowOf(const KernelBench& bench, std::string name, int64_t n_tokens) {
 Status AgainstSgemm(KernelBench& bench, MatrixCopies& matrices, const Result<std::unique_ptr<Blas>>& blas,
                     int64_t n_tokens, std::vector<BenchRow>& rows) {
   const kernels::AlignedVector<float> x = RandomActivations(n_tokens * kSize, 9);
-  Fp8MatMul ours(matrices, x, n_tokens, bench.team);
+  Fp8MatMul ours(matrices, x, n_tokens, /*fast=*/false, bench.team);
   ours.Run();
   MILLRACE_RETURN_IF_ERROR(ours.Verify());
-  std::vector<Contestant> contestants = {ours.AsContestant(), bench.limits.Floats(bench.team)};
+  Fp8MatMul fast(matrices, x, n_tokens, /*fast=*/true, bench.team);
+  fast.Run();
+  MILLRACE_RETURN_IF_ERROR(fast.Verify());
+  std::vector<Contestant> contestants = {ours.AsContestant(), fast.AsContestant(),
+                                         bench.limits.Floats(bench.team)};
   std::optional<SgemmMatMul> sgemm;
   if (blas.ok()) {
     sgemm.emplace(**blas, x, n_tokens, bench.team);
@@ -134,18 +151,20 @@ Status AgainstSgemm(KernelBench& bench, MatrixCopies& matrices, const Result<std
     contestants.push_back(sgemm->AsContestant());
   }
   const Contest contest = TimeInTurn(contestants);
-  BenchRow row = RowOf(bench, "fp8-sgemm", n_tokens);
-  row.limit_name = "multiply-add peak";
-  row.Take(contest, 1e9);
-  rows.push_back(row);
-  if (blas.ok()) {
-    row.limit_name = fmt::format("sgemm, {}", (*blas)->name());
-    row.Take(contest, 1e9, 0, 2);
-  } else {
-    row.limit_name = "sgemm";
-    row.skipped = blas.error().message();
+  for (const size_t who : {0, 1}) {
+    BenchRow row = RowOf(bench, "fp8-sgemm", n_tokens, who == 1);
+    row.limit_name = "multiply-add peak";
+    row.Take(contest, 1e9, who, 2);
+    rows.push_back(row);
+    if (blas.ok()) {
+      row.limit_name = fmt::format("sgemm, {}", (*blas)->name());
+      row.Take(contest, 1e9, who, 3);
+    } else {
+      row.limit_name = "sgemm";
+      row.skipped = blas.error().message();
+    }
+    rows.push_back(row);
   }
-  rows.push_back(row);
   return {};
 }
 
@@ -171,8 +190,8 @@ Result<std::vector<BenchRow>> AllThreadsOverOne(KernelBench& bench) {
   std::vector<BenchRow> rows;
   for (const int64_t n_tokens : {64, 1}) {
     const kernels::AlignedVector<float> x = RandomActivations(n_tokens * kSize, 9);
-    Fp8MatMul together(matrices, x, n_tokens, bench.team);
-    Fp8MatMul alone(matrices, x, n_tokens, one);
+    Fp8MatMul together(matrices, x, n_tokens, /*fast=*/false, bench.team);
+    Fp8MatMul alone(matrices, x, n_tokens, /*fast=*/false, one);
     together.Run();
     MILLRACE_RETURN_IF_ERROR(together.Verify());
     alone.Run();
@@ -181,7 +200,7 @@ Result<std::vector<BenchRow>> AllThreadsOverOne(KernelBench& bench) {
     contestants.push_back(n_tokens == 1 ? bench.limits.Read(bench.team) : bench.limits.Floats(bench.team));
     contestants.push_back(n_tokens == 1 ? bench.limits.Read(one) : bench.limits.Floats(one));
     const Contest contest = TimeInTurn(contestants);
-    BenchRow row = RowOf(bench, "threads", n_tokens);
+    BenchRow row = RowOf(bench, "threads", n_tokens, /*fast=*/false);
     row.Take(contest, 1);
     row.unit = "x one thread";
     row.value = contest.Ratio(0, 1);

@@ -6,6 +6,7 @@
 
 #include "base/codecs.h"
 #include "base/units.h"
+#include "kernels/matmul_rounded.h"
 
 namespace millrace::rig {
 namespace {
@@ -106,6 +107,7 @@ MatrixCopies::MatrixCopies(WeightFormat format, int64_t rows, int64_t cols, int6
     auto* scales = reinterpret_cast<uint8_t*>(const_cast<std::byte*>(views_[i].scales));
     for (size_t s = 0; s < sizes.scales; ++s) scales[s] = static_cast<uint8_t>(117 + s * 7 % 4);
     views_[i].ordinary = IsOrdinary(views_[i]);
+    views_[i].rounds_inputs = CanRoundInputs(views_[i]);
   });
 }
 

@@ -48,6 +48,9 @@ void Team::RunRows(const Product& product, int64_t begin, int64_t end, int worke
   if (product.codes != nullptr) {
     kernels::MatMulInt8(*product.a, begin, end, *product.codes, product.n_tokens, product.y, product.y_stride,
                         Scratch(worker, kernels::kMatMulInt8ScratchFloats));
+  } else if (product.rounded != nullptr) {
+    kernels::MatMulRounded(*product.a, begin, end, *product.rounded, product.n_tokens, product.y,
+                           product.y_stride, Scratch(worker, kernels::MatMulScratchFloats(product.a->cols)));
   } else {
     kernels::MatMul(*product.a, begin, end, product.x, product.n_tokens, product.y, product.y_stride,
                     Scratch(worker, kernels::MatMulScratchFloats(product.a->cols)));

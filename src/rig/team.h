@@ -9,17 +9,20 @@
 #include "base/thread_pool.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_int8.h"
+#include "kernels/matmul_rounded.h"
 
 namespace millrace::rig {
 
 // The processor time that each thread of a team has had, in seconds.
 using CpuTimes = std::vector<double>;
 
-// One product of a matrix with some tokens: in `fast` numerics if there are codes, else in `reference`.
+// One product of a matrix with some tokens: in `fast` numerics if there are codes, or rounded vectors that
+// are those of x, else in `reference`.
 struct Product {
   const kernels::WeightMatrix* a = nullptr;
   kernels::InputRows x = {};
   const kernels::QuantizedRows* codes = nullptr;
+  const kernels::RoundedRows* rounded = nullptr;
   int64_t n_tokens = 0;
   float* y = nullptr;
   int64_t y_stride = 0;

@@ -6,6 +6,7 @@
 
 #include "kernels/matmul_int8_ref.h"
 #include "kernels/matmul_ref.h"
+#include "kernels/matmul_rounded_ref.h"
 
 namespace millrace::rig {
 
@@ -28,7 +29,8 @@ Status VerifyProduct(const Product& product, std::string_view what) {
             kernels::ref::RowDotInt8(*product.a, row, x.base + from * kernels::QuantizedGroups(x.cols));
       } else {
         const int64_t from = product.x.index != nullptr ? product.x.index[t] : t;
-        expected = kernels::ref::RowDot(*product.a, row, product.x.base + from * product.x.stride);
+        const auto dot = product.rounded != nullptr ? kernels::ref::RowDotRounded : kernels::ref::RowDot;
+        expected = dot(*product.a, row, product.x.base + from * product.x.stride);
       }
       MILLRACE_RETURN_IF_ERROR(ExpectSameBits(product.y[t * product.y_stride + row], expected,
                                               fmt::format("{}: row {} of token {}", what, row, t)));
