@@ -24,6 +24,7 @@ class AttentionSite {
   void Run();
 
  private:
+  bool RoundsQueryInput() const;
   void ProjectInput();
   void FillWindow();
   void ProjectQueries();
@@ -48,14 +49,19 @@ class AttentionSite {
   float eps_;
 };
 
+// Whether the queries' low-rank rows are rounded in their own place.
+bool AttentionSite::RoundsQueryInput() const {
+  return ctx_.Rounds(weights_.wq_b) && (!role_.owns_index || ctx_.Rounds(weights_.indexer.wq_b));
+}
+
 // Everything that is a projection of the site's input, in one loop. What only queries need is made for the
 // tokens that the layer keeps.
 void AttentionSite::ProjectInput() {
   const ForwardScratch& s = ctx_.scratch;
   MatMulJob jobs[5];
   size_t n = 0;
-  jobs[n++] = ctx_.KeptJob(weights_.wq_a, s.site_in, s.q_lora);
-  jobs[n++] = ctx_.BatchJob(weights_.wkv, s.site_in, s.kv);
+  jobs[n++] = ctx_.OfSiteInput(ctx_.KeptJob(weights_.wq_a, s.site_in, s.q_lora));
+  jobs[n++] = ctx_.OfSiteInput(ctx_.BatchJob(weights_.wkv, s.site_in, s.kv));
   if (role_.owns_kv) {
     jobs[n++] = ctx_.BatchJob(weights_.compressor.wkv, s.site_in, s.compress_kv);
     if (role_.ratio > 1) jobs[n++] = ctx_.BatchJob(weights_.compressor.wgate, s.site_in, s.compress_gate);
@@ -65,13 +71,14 @@ void AttentionSite::ProjectInput() {
 }
 
 // The rows a query may attend to in its window: those the sequences bring along, then the batch's own. Norms
-// the queries' low-rank rows in passing.
+// (and rounds) the queries' low-rank rows in passing.
 void AttentionSite::FillWindow() {
   const std::span<const BatchLayout::Item> items = ctx_.batch.items();
   const std::span<uint8_t> all_codes = ctx_.scratch.window_codes;
   const std::span<uint8_t> all_scales = ctx_.scratch.window_scales;
   const int64_t pairs = ctx_.main_rope.pairs();
   const int64_t rank = ctx_.config().q_lora_rank;
+  const bool rounds_query_input = RoundsQueryInput();
   const auto bring = [&](const BatchLayout::Item& item) {
     for (int64_t position = ctx_.batch.FirstEarlierEntry(item); position < item.start; ++position) {
       const int64_t row = ctx_.batch.WindowRow(item, position);
@@ -84,6 +91,7 @@ void AttentionSite::FillWindow() {
     if (t < ctx_.batch.n_kept()) {
       float* c = ctx_.scratch.q_lora.data() + t * rank;
       kernels::RmsNorm(c, weights_.q_norm.data(), rank, eps_, c);
+      if (rounds_query_input) kernels::RoundInputs(c, 0, rank, c);
     }
     float* kv = ctx_.scratch.kv.data() + t * dim_;
     kernels::RmsNorm(kv, weights_.kv_norm.data(), dim_, eps_, kv);
@@ -127,12 +135,14 @@ void AttentionSite::QuantiseIndexQuery(int64_t t, WorkerScratch& worker) {
 
 void AttentionSite::ProjectQueries() {
   const ForwardScratch& s = ctx_.scratch;
-  if (role_.owns_index) {
-    ctx_.RunMatMuls({ctx_.BatchJob(weights_.wq_b, s.q_lora, s.heads),
-                     ctx_.BatchJob(weights_.indexer.wq_b, s.q_lora, s.index_q)});
-  } else {
-    ctx_.RunMatMuls({ctx_.BatchJob(weights_.wq_b, s.q_lora, s.heads)});
+  MatMulJob jobs[2];
+  size_t n = 0;
+  jobs[n++] = ctx_.BatchJob(weights_.wq_b, s.q_lora, s.heads);
+  if (role_.owns_index) jobs[n++] = ctx_.BatchJob(weights_.indexer.wq_b, s.q_lora, s.index_q);
+  for (MatMulJob& job : std::span(jobs, n)) {
+    if (RoundsQueryInput()) job = ctx_.OfRounded(job);
   }
+  ctx_.RunMatMuls(std::span(jobs, n));
   const int64_t pairs = ctx_.main_rope.pairs();
   ctx_.ForEachToken([&](int64_t t, WorkerScratch& worker) {
     for (int64_t h = 0; h < n_heads_; ++h) {
@@ -251,17 +261,34 @@ void AttentionSite::ProjectOutput() {
   const ForwardScratch& s = ctx_.scratch;
   const int64_t groups = ctx_.config().o_groups;
   const int64_t rank = ctx_.config().o_lora_rank;
+  const int64_t cols = weights_.wo_a.cols;
+  const bool rounds_heads = ctx_.Rounds(weights_.wo_a);
+  if (rounds_heads) {
+    ctx_.pool.ParallelFor(static_cast<size_t>(ctx_.batch.n_tokens() * groups), [&](size_t task, int) {
+      float* const group = s.heads.data() + static_cast<int64_t>(task) * cols;
+      kernels::RoundInputs(group, 0, cols, group);
+    });
+  }
   // Group g reads its own heads and fills its own rows: jobs of one loop.
   const std::span<MatMulJob> jobs = s.jobs.first(static_cast<size_t>(groups));
   for (int64_t g = 0; g < groups; ++g) {
     MatMulJob& job = jobs[static_cast<size_t>(g)];
     job = ctx_.BatchJob(weights_.wo_a, s.heads, s.o_lora);
-    job.x = {.base = s.heads.data() + g * weights_.wo_a.cols, .stride = n_heads_ * dim_};
+    job.x = {.base = s.heads.data() + g * cols, .stride = n_heads_ * dim_};
+    if (rounds_heads) job = ctx_.OfRounded(job);
     job.row_begin = g * rank;
     job.row_end = (g + 1) * rank;
   }
   ctx_.RunMatMuls(jobs);
-  ctx_.RunMatMuls({ctx_.BatchJob(weights_.wo_b, s.o_lora, s.site_out)});
+  MatMulJob job = ctx_.BatchJob(weights_.wo_b, s.o_lora, s.site_out);
+  if (ctx_.Rounds(weights_.wo_b)) {
+    ctx_.ForEachToken([&](int64_t t, WorkerScratch&) {
+      float* const rows = s.o_lora.data() + t * groups * rank;
+      kernels::RoundInputs(rows, 0, groups * rank, rows);
+    });
+    job = ctx_.OfRounded(job);
+  }
+  ctx_.RunMatMuls({job});
 }
 
 // Copies the window behind a tail's tokens out of the batch's rows and, where it began before the call, the

@@ -57,10 +57,14 @@ void WriteEngram(const ForwardContext& ctx, int l) {
   const auto eps = static_cast<float>(ctx.config().rms_norm_eps);
   ctx.ForEachToken([&](int64_t t, WorkerScratch&) {
     const int64_t at = (t * ctx.engram.n_layers() + *role.engram) * columns;
+    float* const rows = ctx.scratch.engram_rows.data() + t * columns * row_dim;
     GatherRows(weights, ctx.scratch.row_ids.subspan(static_cast<size_t>(at), static_cast<size_t>(columns)),
-               row_dim, ctx.scratch.engram_rows.data() + t * columns * row_dim);
+               row_dim, rows);
+    if (ctx.Rounds(weights.wkv)) kernels::RoundInputs(rows, 0, columns * row_dim, rows);
   });
-  ctx.RunMatMuls({ctx.BatchJob(weights.wkv, ctx.scratch.engram_rows, ctx.scratch.engram_kv)});
+  MatMulJob job = ctx.BatchJob(weights.wkv, ctx.scratch.engram_rows, ctx.scratch.engram_kv);
+  if (ctx.Rounds(weights.wkv)) job = ctx.OfRounded(job);
+  ctx.RunMatMuls({job});
   ctx.ForEachToken([&](int64_t t, WorkerScratch& worker) {
     const float* kv = ctx.scratch.engram_kv.data() + t * (streams + 1) * hidden;
     const float* value = kv + streams * hidden;

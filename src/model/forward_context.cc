@@ -8,6 +8,9 @@ void MultiplyRows(const MatMulJob& job, int64_t row_begin, int64_t row_end, cons
   if (job.quantized.base != nullptr) {
     kernels::MatMulInt8(*job.a, row_begin, row_end, job.quantized, job.n_tokens, job.y, job.y_stride,
                         worker.matmul);
+  } else if (job.rounded.base != nullptr) {
+    kernels::MatMulRounded(*job.a, row_begin, row_end, job.rounded, job.n_tokens, job.y, job.y_stride,
+                           worker.matmul);
   } else {
     kernels::MatMul(*job.a, row_begin, row_end, job.x, job.n_tokens, job.y, job.y_stride, worker.matmul);
   }
@@ -21,6 +24,15 @@ void ForwardContext::RunMatMuls(std::span<const MatMulJob> jobs) const {
                           [&](const MatMulJob& job, int64_t begin, int64_t end, int worker) {
                             MultiplyRows(job, begin, end, scratch.workers[static_cast<size_t>(worker)]);
                           });
+}
+
+MatMulJob ForwardContext::OfRounded(MatMulJob job, const float* base) {
+  job.rounded = {.base = base, .stride = job.x.stride, .index = job.x.index};
+  return job;
+}
+
+MatMulJob ForwardContext::OfSiteInput(const MatMulJob& job) const {
+  return Rounds(*job.a) ? OfRounded(job, scratch.site_rounded.data()) : job;
 }
 
 void ForwardContext::LeaveOut() const {

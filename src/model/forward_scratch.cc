@@ -47,6 +47,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
   mix = floats(tokens * (2 + m) * m);
   site_in = floats(tokens * hidden);
   site_out = floats(tokens * hidden);
+  if (options.numerics == Numerics::kFast) site_rounded = floats(tokens * hidden);
   for (std::span<float>* table : {&main_cos, &main_sin, &compress_cos, &compress_sin}) {
     *table = floats(tokens * c.qk_rope_head_dim / 2);
   }
@@ -92,6 +93,7 @@ ForwardScratch::ForwardScratch(const LayerPlan& plan, const ForwardOptions& opti
     site_groups = arena.Take<kernels::QuantizedGroup>(tokens * kernels::QuantizedGroups(hidden));
     slot_groups =
         arena.Take<kernels::QuantizedGroup>(slots * kernels::QuantizedGroups(c.moe_intermediate_size));
+    shared_rounded = floats(tokens * c.moe_intermediate_size);
   }
   gate_rows = floats((slots + tokens) * c.moe_intermediate_size);
   up_rows = floats((slots + tokens) * c.moe_intermediate_size);

@@ -12,6 +12,7 @@
 #include "kernels/index_score.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_int8.h"
+#include "kernels/matmul_rounded.h"
 #include "kernels/top_k.h"
 #include "model/forward.h"
 #include "model/layer_plan.h"
@@ -57,6 +58,7 @@ struct MatMulJob {
   const kernels::WeightMatrix* a = nullptr;
   kernels::InputRows x;
   kernels::QuantizedRows quantized = {};  // if it has a base, it is multiplied instead of x
+  kernels::RoundedRows rounded = {};      // the same
   int64_t n_tokens = 0;
   float* y = nullptr;
   int64_t y_stride = 0;
@@ -104,14 +106,15 @@ struct ForwardScratch {
   int64_t max_tokens = 0;  // T
 
   // whole pass
-  std::span<float> streams;   // [T, M, H]
-  std::span<float> pre;       // [T, M] collapse weights handed to the next site
-  std::span<float> new_pre;   // [T, M]
-  std::span<float> post;      // [T, M]
-  std::span<float> comb;      // [T, M, M]
-  std::span<float> mix;       // [T, (2 + M) M]
-  std::span<float> site_in;   // [T, H]
-  std::span<float> site_out;  // [T, H]
+  std::span<float> streams;       // [T, M, H]
+  std::span<float> pre;           // [T, M] collapse weights handed to the next site
+  std::span<float> new_pre;       // [T, M]
+  std::span<float> post;          // [T, M]
+  std::span<float> comb;          // [T, M, M]
+  std::span<float> mix;           // [T, (2 + M) M]
+  std::span<float> site_in;       // [T, H]
+  std::span<float> site_out;      // [T, H]
+  std::span<float> site_rounded;  // [T, H] site_in by kernels::RoundInputs; fast numerics
   std::span<float> main_cos, main_sin, compress_cos, compress_sin;  // [T, R / 2]
 
   // attention
@@ -147,10 +150,11 @@ struct ForwardScratch {
   std::span<int32_t> token_slots;                  // [T, k] ascending by expert
   std::span<kernels::QuantizedGroup> site_groups;  // [T, groups of H] site_in, rounded; fast numerics
   std::span<kernels::QuantizedGroup>
-      slot_groups;             // [T k, groups of I] the routed gate_rows, rounded; fast numerics
-  std::span<float> gate_rows;  // [T k + T, I] routed slots, then the shared expert's tokens
-  std::span<float> up_rows;    // [T k + T, I]
-  std::span<float> down_rows;  // [T k + T, H]
+      slot_groups;                  // [T k, groups of I] the routed gate_rows, rounded; fast numerics
+  std::span<float> shared_rounded;  // [T, I] the shared expert's gate_rows by RoundInputs; fast numerics
+  std::span<float> gate_rows;       // [T k + T, I] routed slots, then the shared expert's tokens
+  std::span<float> up_rows;         // [T k + T, I]
+  std::span<float> down_rows;       // [T k + T, H]
 
   // engram
   std::span<int64_t> row_ids;       // [T, engram layers, columns]

@@ -132,17 +132,21 @@ void MoeSite::ExpandRows(const ExpertTokens& expansion, int64_t begin, int64_t e
     job.quantized = {.base = s.site_groups.data(), .cols = hidden_, .index = expansion.index};
   job.a = &expansion.expert->w1;
   job.y = gate;
-  MultiplyRows(job, begin, end, worker);
+  MultiplyRows(ctx_.OfSiteInput(job), begin, end, worker);
   job.a = &expansion.expert->w3;
   job.y = up;
-  MultiplyRows(job, begin, end, worker);
+  MultiplyRows(ctx_.OfSiteInput(job), begin, end, worker);
   const auto limit = static_cast<float>(ctx_.config().swiglu_limit);
   for (int64_t t = 0; t < expansion.n_tokens; ++t) {
     const int64_t slot = expansion.first + t;
     float* product = gate + t * width_;
     kernels::SwiGlu(product + begin, up + t * width_ + begin, end - begin, limit,
                     expansion.routed ? s.slot_weight[static_cast<size_t>(slot)] : 1.0f, product + begin);
-    if (!fast_ || !expansion.routed) continue;
+    if (!fast_) continue;
+    if (!expansion.routed) {
+      kernels::RoundInputs(product, begin, end, s.shared_rounded.data() + t * width_);
+      continue;
+    }
     kernels::QuantizedGroup* groups = s.slot_groups.data() + slot * kernels::QuantizedGroups(width_);
     for (int64_t row = begin; row < end; row += kBlockRows)
       kernels::QuantizeInt8Block(product + row, groups[row / 128], row / kBlockRows % 4);
@@ -171,6 +175,7 @@ void MoeSite::Contract() {
     if (count > 0) add(weights_.experts[static_cast<size_t>(e)].w2, first, count, true);
   }
   add(weights_.shared.w2, n_slots_, ctx_.batch.n_tokens(), false);
+  if (ctx_.Rounds(weights_.shared.w2)) s.jobs[n - 1] = ctx_.OfRounded(s.jobs[n - 1], s.shared_rounded.data());
   ctx_.RunMatMuls(s.jobs.first(n));
 }
 
