@@ -55,13 +55,14 @@ bool AttentionSite::RoundsQueryInput() const {
 }
 
 // Everything that is a projection of the site's input, in one loop. What only queries need is made for the
-// tokens that the layer keeps.
+// tokens that the layer keeps. Nothing is rounded: what is stored and selected hangs on these products, which
+// are a twentieth of all with fp8 matrices.
 void AttentionSite::ProjectInput() {
   const ForwardScratch& s = ctx_.scratch;
   MatMulJob jobs[5];
   size_t n = 0;
-  jobs[n++] = ctx_.OfSiteInput(ctx_.KeptJob(weights_.wq_a, s.site_in, s.q_lora));
-  jobs[n++] = ctx_.OfSiteInput(ctx_.BatchJob(weights_.wkv, s.site_in, s.kv));
+  jobs[n++] = ctx_.KeptJob(weights_.wq_a, s.site_in, s.q_lora);
+  jobs[n++] = ctx_.BatchJob(weights_.wkv, s.site_in, s.kv);
   if (role_.owns_kv) {
     jobs[n++] = ctx_.BatchJob(weights_.compressor.wkv, s.site_in, s.compress_kv);
     if (role_.ratio > 1) jobs[n++] = ctx_.BatchJob(weights_.compressor.wgate, s.site_in, s.compress_gate);

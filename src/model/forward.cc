@@ -153,8 +153,6 @@ void Forward::Impl::BeginSite(int l, const char* site, const HyperConnectionWeig
     float* u = scratch.site_in.data() + t * hidden;
     kernels::CollapseStreams(x, scratch.pre.data() + t * m, m, hidden, u);
     kernels::RmsNorm(u, norm.data(), hidden, eps, u);
-    if (context.numerics == Numerics::kFast)
-      kernels::RoundInputs(u, 0, hidden, scratch.site_rounded.data() + t * hidden);
   });
   if (context.trace == nullptr) return;
   const std::string prefix = site;

@@ -31,10 +31,6 @@ MatMulJob ForwardContext::OfRounded(MatMulJob job, const float* base) {
   return job;
 }
 
-MatMulJob ForwardContext::OfSiteInput(const MatMulJob& job) const {
-  return Rounds(*job.a) ? OfRounded(job, scratch.site_rounded.data()) : job;
-}
-
 void ForwardContext::LeaveOut() const {
   if (!batch.leaves_out()) return;
   scratch.KeepRows(std::span(batch.kept_rows(), static_cast<size_t>(batch.n_kept())));

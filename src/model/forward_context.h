@@ -85,8 +85,6 @@ struct ForwardContext {
   // The job with vectors that lie at `base` as its inputs do, but rounded.
   static MatMulJob OfRounded(MatMulJob job, const float* base);
   static MatMulJob OfRounded(const MatMulJob& job) { return OfRounded(job, job.x.base); }
-  // A job that reads site_in, with site_rounded instead where it takes rounded inputs.
-  MatMulJob OfSiteInput(const MatMulJob& job) const;
 
   // Hands "L<layer>.<name>" to the trace, if there is one. The first dimension of `shape` counts rows of
   // `values`.

@@ -23,7 +23,8 @@ class MoeSite {
         width_(ctx.config().moe_intermediate_size),
         hidden_(ctx.config().hidden_size),
         n_slots_(ctx.batch.n_tokens() * top_k_),
-        fast_(ctx.numerics == Numerics::kFast) {}
+        fast_(ctx.numerics == Numerics::kFast),
+        rounds_shared_(ctx.Rounds(weights_.shared.w1) && ctx.Rounds(weights_.shared.w3)) {}
 
   void Run();
 
@@ -44,6 +45,7 @@ class MoeSite {
   int64_t hidden_;
   int64_t n_slots_;  // routed slots; the shared expert's rows follow them
   bool fast_;
+  bool rounds_shared_;  // the input of the shared expert's w1 and w3
 };
 
 void MoeSite::Route() {
@@ -58,6 +60,10 @@ void MoeSite::Route() {
     if (fast_) {
       kernels::QuantizeInt8(s.site_in.data() + t * hidden_, hidden_,
                             s.site_groups.data() + t * kernels::QuantizedGroups(hidden_));
+    }
+    if (rounds_shared_) {
+      const int64_t at = t * hidden_;
+      kernels::RoundInputs(s.site_in.data() + at, 0, hidden_, s.site_rounded.data() + at);
     }
   });
   ctx_.Trace(layer_, "router_scores", s.router_scores, {ctx_.batch.n_tokens(), n_experts_});
@@ -130,12 +136,13 @@ void MoeSite::ExpandRows(const ExpertTokens& expansion, int64_t begin, int64_t e
                 .y_stride = width_};
   if (fast_ && expansion.routed)
     job.quantized = {.base = s.site_groups.data(), .cols = hidden_, .index = expansion.index};
+  if (rounds_shared_ && !expansion.routed) job = ctx_.OfRounded(job, s.site_rounded.data());
   job.a = &expansion.expert->w1;
   job.y = gate;
-  MultiplyRows(ctx_.OfSiteInput(job), begin, end, worker);
+  MultiplyRows(job, begin, end, worker);
   job.a = &expansion.expert->w3;
   job.y = up;
-  MultiplyRows(ctx_.OfSiteInput(job), begin, end, worker);
+  MultiplyRows(job, begin, end, worker);
   const auto limit = static_cast<float>(ctx_.config().swiglu_limit);
   for (int64_t t = 0; t < expansion.n_tokens; ++t) {
     const int64_t slot = expansion.first + t;
