@@ -51,8 +51,7 @@ HWY_NOINLINE void AddBandTile(const float* const* HWY_RESTRICT w, const float* c
       for (size_t r = 0; r < kBandTileRows; ++r)
         sum[t][r] = fresh ? hn::Zero(d) : hn::Load(d, sums + (t * kBandTileRows + r) * kVecLanes);
     }
-#pragma GCC unroll 4
-    for (size_t at = v * kVecLanes; at < n; at += kLanes) {
+    const auto step = [&](size_t at) HWY_ATTR {
       // The fewer of the two are held, the others pass one by one: sixteen registers just suffice.
       if constexpr (kTokens < kBandTileRows) {
         VF xv[kTokens];
@@ -75,7 +74,14 @@ HWY_NOINLINE void AddBandTile(const float* const* HWY_RESTRICT w, const float* c
           for (size_t r = 0; r < kBandTileRows; ++r) sum[t][r] = Elements::MulAdd(row[r], xv, sum[t][r]);
         }
       }
+    };
+    // Four steps at a time, because a loop so short ends in a mispredicted branch.
+    size_t at = v * kVecLanes;
+    for (; at + 3 * kLanes < n; at += 4 * kLanes) {
+#pragma GCC unroll 4
+      for (size_t i = 0; i < 4; ++i) step(at + i * kLanes);
     }
+    for (; at < n; at += kLanes) step(at);
 #pragma GCC unroll 8
     for (size_t t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4

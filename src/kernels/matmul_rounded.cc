@@ -74,28 +74,24 @@ struct Bf16Pairs {
   // sum + the pair's products, the odd column's first. Written out because Highway 1.0 compiles this set
   // without the option that the compiler's own intrinsic wants.
   static HWY_INLINE VF MulAdd(VF a, VF b, VF sum) {
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
-    return sum;
+    __m512 raw = sum.raw;
+    asm("vdpbf16ps %2, %1, %0" : "+v"(raw) : "v"(a.raw), "v"(b.raw));
+    return VF{raw};
   }
 
-  // `pairs` times 2^(exponent / 128), where the results are neither subnormal nor too large. Zeros and NaN
+  // As FloatElements::Scale, of a block a vector. Exact, by the ranges of inputs and of scales; zeros and NaN
   // stay what they are.
-  static HWY_INLINE __m512i Scale(__m512i pairs, __m512i exponent) {
-    const __m512i magnitude = _mm512_and_si512(pairs, _mm512_set1_epi16(0x7FFF));
-    const __mmask32 scaled =
-        _mm512_cmplt_epu16_mask(_mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)), _mm512_set1_epi16(0x7F7F));
-    return _mm512_mask_add_epi16(pairs, scaled, pairs, exponent);
-  }
-  // The exponents of a scale, a power of two, for both halves of every lane.
-  static HWY_INLINE __m512i Exponents(float scale) {
-    return _mm512_set1_epi16(static_cast<int16_t>((std::bit_cast<uint32_t>(scale) >> 16) - 0x3F80));
-  }
-
-  // As FloatElements::Scale, of a block a vector. Exact, by the ranges of inputs and ordinary scales.
   static HWY_INLINE bool Scale(const float* HWY_RESTRICT x, const float* HWY_RESTRICT scales, size_t n,
                                float* HWY_RESTRICT out) {
-    for (size_t at = 0; at < n; at += kLanes)
-      _mm512_storeu_si512(out + at, Scale(_mm512_loadu_si512(x + at), Exponents(scales[at / kLanes])));
+    for (size_t at = 0; at < n; at += kLanes) {
+      const auto exponent =
+          static_cast<int16_t>((std::bit_cast<uint32_t>(scales[at / kLanes]) >> 16) - 0x3F80);
+      const __m512i pairs = _mm512_loadu_si512(x + at);
+      const __m512i magnitude = _mm512_and_si512(pairs, _mm512_set1_epi16(0x7FFF));
+      const __mmask32 scaled = _mm512_cmplt_epu16_mask(_mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)),
+                                                       _mm512_set1_epi16(0x7F7F));
+      _mm512_storeu_si512(out + at, _mm512_mask_add_epi16(pairs, scaled, pairs, _mm512_set1_epi16(exponent)));
+    }
     return true;
   }
 };
@@ -141,9 +137,12 @@ class Bf16PairsRow {
     Bf16Of256ths(BlocksApart(codes), words);
     for (size_t b = 0; b < 2; ++b) values[b] = VF{_mm512_castsi512_ps(words[b])};
   }
+  // 256ths of values, which are never NaN, with their scale.
   static HWY_INLINE VF Scaled(VF value, uint8_t scale_code) {
-    const __m512i exponents = Bf16Pairs::Exponents(kScalesTimes256[scale_code]);
-    return VF{_mm512_castsi512_ps(Bf16Pairs::Scale(_mm512_castps_si512(value.raw), exponents))};
+    const __m512i pairs = _mm512_castps_si512(value.raw);
+    const __m512i exponent = _mm512_set1_epi16(static_cast<int16_t>((scale_code - 127 + 8) * 128));
+    const __mmask32 not_zero = _mm512_test_epi16_mask(pairs, _mm512_set1_epi16(0x7FFF));
+    return VF{_mm512_castsi512_ps(_mm512_mask_add_epi16(pairs, not_zero, pairs, exponent))};
   }
 
   const int8_t* codes_;
