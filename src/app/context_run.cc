@@ -188,7 +188,7 @@ rig::BenchRow LongContext::InTurn(std::string name, int64_t tokens, int rounds) 
       .name = std::move(name),
       .shape = fmt::format("{} tokens at a time at depth {} over {}", tokens, depth, brief_depth),
       .numerics = fast ? "fast" : "reference",
-      .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
+      .instruction_set = fast ? kernels::Bf16InstructionSet() : kernels::FloatInstructionSet(),
       .threads = team_.size(),
       .unit = "tokens/s",
       .limit_name = fmt::format("at depth {}", brief_depth)};

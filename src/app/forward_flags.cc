@@ -25,8 +25,9 @@ void AddNumericsFlag(CLI::App& command, model::Numerics& numerics) {
           [&numerics](const std::string& name) {
             numerics = name == "fast" ? model::Numerics::kFast : model::Numerics::kReference;
           },
-          "fast: the routed experts' inputs are rounded to 8 bits in blocks of 32; reference: float32 "
-          "throughout")
+          "fast: the routed experts' inputs are rounded to 8 bits in blocks of 32, those of most fp8 "
+          "matrices to "
+          "bfloat16; reference: float32 throughout")
       ->check(CLI::IsMember({"fast", "reference"}))
       ->default_str(numerics == model::Numerics::kFast ? "fast" : "reference");
 }

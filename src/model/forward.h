@@ -64,8 +64,9 @@ class LayerTrace {
 // set.
 enum class Numerics : uint8_t {
   kReference,  // float32 activations throughout (shared/spec/v41-text.md, section 1, "plain")
-  kFast,  // activations of the routed experts rounded to 8 bits in blocks of 32 (kernels/matmul_int8.h); all
-          // else as kReference
+  // Activations of the routed experts rounded to 8 bits in blocks of 32 (kernels/matmul_int8.h), those of fp8
+  // matrices but wq_a and wkv to bfloat16 (kernels/matmul_rounded.h); all else as kReference.
+  kFast,
 };
 
 // Which tokens the late layers (LayerPlan::first_late_layer) run for.

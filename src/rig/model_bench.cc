@@ -119,7 +119,7 @@ BenchRow ModelBench::Row(std::string name, std::string shape) const {
   return {.name = std::move(name),
           .shape = std::move(shape),
           .numerics = fast ? "fast" : "reference",
-          .instruction_set = fast ? kernels::Int8InstructionSet() : kernels::FloatInstructionSet(),
+          .instruction_set = fast ? kernels::Bf16InstructionSet() : kernels::FloatInstructionSet(),
           .threads = bench_.team.size()};
 }
 
