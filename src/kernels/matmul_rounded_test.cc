@@ -179,6 +179,28 @@ TEST(MatMulRounded, EqualsTheReferenceAtTheEndsOfAllRanges) {
   });
 }
 
+// The smallest products that there are, whose sums cancel: vdpbf16ps would flush what is subnormal.
+TEST(MatMulRounded, NoSumOfTheSmallestProductsIsFlushed) {
+  Random random(9);
+  constexpr int64_t kCols = 160;
+  Fp8Matrix a(random, 40, kCols);
+  for (std::byte& code : a.codes) code = (code & std::byte{0x83}) | std::byte{1};  // +-2^-9, +-3 * 2^-9
+  for (std::byte& scale : a.scales) scale = std::byte{77};
+  std::vector<float> x = RandomFloats(random, 6 * kCols);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = std::copysign(std::ldexp(1.0f + static_cast<float>(i % 5) / 128, -60 - static_cast<int>(i % 3)),
+                         x[i]);
+  const std::vector<float> expected = Reference(a.view, x);
+  ForEachWay([&] {
+    const std::vector<float> rounded = Round(x, kCols);
+    for (const int64_t n_tokens : {1, 6}) {
+      ASSERT_NO_FATAL_FAILURE(
+          ExpectSameBits(Multiply(a.view, {.base = rounded.data(), .stride = kCols}, n_tokens),
+                         std::span(expected).first(static_cast<size_t>(n_tokens * 40))));
+    }
+  });
+}
+
 TEST(MatMulRounded, EveryCodeUnderEveryOrdinaryScaleIsExact) {
   Random random(4);
   Fp8Matrix a(random, 32, 256);
