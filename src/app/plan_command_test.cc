@@ -5,8 +5,10 @@
 
 #include <boost/json.hpp>
 
+#include <fstream>
 #include <map>
 #include <random>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -18,6 +20,7 @@ namespace millrace::app {
 namespace {
 
 namespace json = boost::json;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 const std::string kReleased = " --config " MILLRACE_SOURCE_DIR "/tests/data/config/released.json ";
@@ -47,6 +50,34 @@ TEST(PlanCommand, WhatDoesNotFitEndsWithTheOneSettingThatWould) {
   flags[flag] = std::string(remedy.at("value").as_string());
   const Finished fixed = run("");
   EXPECT_EQ(fixed.status, 0) << fixed.output;
+}
+
+// What docs/planning.md shows: commands behind "$ ", each with its output
+// ("[...]": what is left out of it), in blocks of code. But for the
+// line that depends on the machine's processors.
+TEST(PlanCommand, PrintsWhatTheDocumentShows) {
+  std::ifstream file(MILLRACE_SOURCE_DIR "/docs/planning.md");
+  std::map<std::string, std::string> shown;
+  std::string* output = nullptr;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("$ millrace plan --config config.json ")) {
+      output = &shown[line.substr(line.find("--device"))];
+    } else if (line.starts_with("```")) {
+      output = nullptr;
+    } else if (output != nullptr && !line.starts_with("off the cards: threads")) {
+      *output += line + "\n";
+    }
+  }
+  ASSERT_EQ(shown.size(), 3u);
+  for (const auto& [flags, expected] : shown) {
+    const Finished plan = RunShell(kMillrace + " plan" + kReleased + flags);
+    const std::string printed = std::regex_replace(plan.output, std::regex("off the cards: threads.*\n"), "");
+    if (const std::string left_out = "[...]\n"; expected.starts_with(left_out)) {
+      EXPECT_THAT(printed, EndsWith("\n" + expected.substr(left_out.size()))) << flags;
+    } else {
+      EXPECT_EQ(printed, expected) << flags;
+    }
+  }
 }
 
 TEST(PlanCommand, TheRigOfUnequalCards) {
