@@ -313,12 +313,11 @@ std::optional<SharedReading> ModelStepper::WorthWaiting(const StepSequence& read
   tree_->Find(tokens.first(tokens.size() - 1), other_path_);
   if (std::ssize(other_path_) * page_tokens_ >= length) return std::nullopt;
   const int64_t now = ChooseBeginning(n_tokens, other_path_).length;
+  const bool tail = TailToBeginWith(slot, n_tokens, length).has_value();
   const int64_t then =
-      TailToBeginWith(slot, n_tokens, length)
-          ? length
-          : forward_->plan().ReplayStart(length, WantedFrom(n_tokens, length, /*full_tail=*/false));
+      tail ? length : forward_->plan().ReplayStart(length, WantedFrom(n_tokens, length, /*full_tail=*/false));
   if (then - now < page_tokens_) return std::nullopt;
-  return SharedReading{.length = length, .saved = then - now};
+  return SharedReading{.length = length, .saved = then - now, .asks = tail};
 }
 
 void ModelStepper::LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t length) noexcept {
@@ -331,6 +330,10 @@ void ModelStepper::LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t leng
   } else {
     asked->kind = std::max(asked->kind, *kind);
   }
+}
+
+void ModelStepper::ForgetAsked(StepSequence& reader) noexcept {
+  static_cast<Sequence&>(reader).slot().asked.clear();
 }
 
 Result<StartedSequence> ModelStepper::NewSequence(std::span<const TokenId> tokens) {

@@ -89,6 +89,7 @@ class ModelStepper : public StepModel {
   std::optional<SharedReading> WorthWaiting(const StepSequence& reader, std::span<const TokenId> tokens,
                                             int64_t common) const noexcept override;
   void LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t length) noexcept override;
+  void ForgetAsked(StepSequence& reader) noexcept override;
   void Step(std::span<const StepItem> items, std::span<float> logits) override;
   CacheStats cache_stats() const noexcept override;
 

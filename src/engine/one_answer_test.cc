@@ -51,6 +51,7 @@ class Lent : public StepModel {
   void LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t length) noexcept override {
     model_.LeaveFor(reader, n_tokens, length);
   }
+  void ForgetAsked(StepSequence& reader) noexcept override { model_.ForgetAsked(reader); }
   void Step(std::span<const StepItem> items, std::span<float> logits) override {
     if (forget_every_ > 0 && rng_() % forget_every_ == 0) model_.ClearCache();
     model_.Step(items, logits);

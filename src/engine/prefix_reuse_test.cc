@@ -413,6 +413,25 @@ TEST_F(PrefixReuseTest, AWindowLongerThanAPageReusesExactly) {
   EXPECT_EQ(run.computed, 3);
 }
 
+TEST_F(PrefixReuseTest, WhatNobodyWaitsForAnyMoreIsNotLeft) {
+  Load();
+  const std::vector<TokenId> prompt = Random(1500), other = Join(First(prompt, 300), Random(10));
+  for (const bool forgets : {true, false}) {
+    model().ClearCache();
+    auto reader = model().NewSequence(prompt);
+    ASSERT_TRUE(reader.ok());
+    const auto shared = model().WorthWaiting(*reader->sequence, other, 300);
+    ASSERT_TRUE(shared && shared->asks);
+    model().LeaveFor(*reader->sequence, std::ssize(other), shared->length);
+    if (forgets) model().ForgetAsked(*reader->sequence);
+    for (size_t read = 0; read < prompt.size(); read += 300) {
+      const StepItem item{.sequence = reader->sequence.get(), .tokens = std::span(prompt).subspan(read, 300)};
+      model().Step({&item, 1}, {});
+    }
+    EXPECT_EQ(model().cache_stats().tails, ModelStepper::kPromptTails + (forgets ? 0 : 1));
+  }
+}
+
 TEST_F(PrefixReuseTest, WhatOthersWaitedForGoesWithTheOneThatRead) {
   StepperOptions options;
   options.max_num_seqs = 1;

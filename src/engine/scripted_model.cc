@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -24,6 +25,7 @@ class ScriptedModel::Sequence : public StepSequence {
   uint64_t number() const { return number_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
   int64_t& reserved() { return reserved_; }
+  std::set<int64_t>& asked() { return asked_; }
 
   void Append(std::span<const TokenId> tokens) {
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
@@ -50,6 +52,7 @@ class ScriptedModel::Sequence : public StepSequence {
   const uint64_t number_;
   const std::vector<TokenId> begins_with_;
   int64_t reserved_;
+  std::set<int64_t> asked_;  // lengths that others wait for
   std::vector<TokenId> tokens_;
   size_t prompt_tokens_ = 0;
   std::vector<TokenId> answer_;
@@ -132,6 +135,11 @@ int ScriptedModel::live_sequences() const {
   return static_cast<int>(live_.size());
 }
 
+int ScriptedModel::times_left() const {
+  std::lock_guard lock(mutex_);
+  return times_left_;
+}
+
 Status ScriptedModel::TakeTokens(int64_t n) {
   if (n > options_.pool_tokens - reserved_tokens_) {
     return Error(ErrorCode::kResourceExhausted, fmt::format("{} tokens do not fit: {} of {} are reserved", n,
@@ -176,7 +184,15 @@ std::optional<SharedReading> ScriptedModel::WorthWaiting(const StepSequence& rea
   const int64_t saved = length - ReusableTokens(tokens);
   if (saved < options_.page_tokens || std::ssize(static_cast<const Sequence&>(reader).tokens()) >= length)
     return std::nullopt;
-  return SharedReading{.length = length, .saved = saved};
+  return SharedReading{.length = length, .saved = saved, .asks = true};
+}
+
+void ScriptedModel::LeaveFor(StepSequence& reader, int64_t /*n_tokens*/, int64_t length) noexcept {
+  static_cast<Sequence&>(reader).asked().insert(length);
+}
+
+void ScriptedModel::ForgetAsked(StepSequence& reader) noexcept {
+  static_cast<Sequence&>(reader).asked().clear();
 }
 
 Status ScriptedModel::Reserve(StepSequence& sequence, int64_t length) {
@@ -259,6 +275,8 @@ void ScriptedModel::Step(std::span<const StepItem> items, std::span<float> logit
   for (const StepItem& item : items) {
     auto& sequence = *static_cast<Sequence*>(item.sequence);
     sequence.Append(item.tokens);
+    times_left_ += static_cast<int>(std::erase_if(
+        sequence.asked(), [&](int64_t length) { return length <= std::ssize(sequence.tokens()); }));
     if (item.wants_logits)
       delay = std::max(delay, FillLogits(sequence, logits.subspan(row++ * vocab_size, vocab_size)));
   }

@@ -83,6 +83,8 @@ class ScriptedModel : public StepModel {
   std::vector<RecordedStep> recorded_steps() const;
   int64_t reserved_tokens() const;
   int live_sequences() const;
+  // How often a sequence that LeaveFor asked has read so far and left what was asked.
+  int times_left() const;
 
   int64_t vocab_size() const override { return options_.vocab_size; }
   TokenId eos_token_id() const override { return options_.eos_token_id; }
@@ -92,6 +94,8 @@ class ScriptedModel : public StepModel {
   Status Reserve(StepSequence& sequence, int64_t length) override;
   std::optional<SharedReading> WorthWaiting(const StepSequence& reader, std::span<const TokenId> tokens,
                                             int64_t common) const noexcept override;
+  void LeaveFor(StepSequence& reader, int64_t n_tokens, int64_t length) noexcept override;
+  void ForgetAsked(StepSequence& reader) noexcept override;
   void Step(std::span<const StepItem> items, std::span<float> logits) override;
 
  private:
@@ -124,6 +128,7 @@ class ScriptedModel : public StepModel {
   int64_t reserved_tokens_ = 0;
   std::vector<Sequence*> live_;
   uint64_t sequences_made_ = 0;
+  int times_left_ = 0;
   std::vector<std::vector<TokenId>> ended_;  // with reuse_prefixes
 
   std::chrono::steady_clock::time_point next_step_{};  // the engine's thread's

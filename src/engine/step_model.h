@@ -43,6 +43,7 @@ struct StartedSequence {
 struct SharedReading {
   int64_t length = 0;  // tokens that the other has to have read
   int64_t saved = 0;   // tokens that are computed when it begins now and not when it begins then
+  bool asks = false;   // the other one has to leave something behind for it: LeaveFor
 };
 
 // What the engine needs of a model: run a batch, give logits. ModelStepper (model_stepper.h) is the real one;
@@ -74,9 +75,12 @@ class StepModel {
                                                     int64_t /*common*/) const noexcept {
     return std::nullopt;
   }
-  // A sequence of `n_tokens` waits until `reader` has read `length` tokens, as WorthWaiting has said:
-  // `reader` leaves behind what it takes to begin there.
+  // A sequence of `n_tokens` waits until `reader` has read `length` tokens, as WorthWaiting has said with
+  // `asks`: `reader` leaves behind what it takes to begin there, unless ForgetAsked comes first.
   virtual void LeaveFor(StepSequence& /*reader*/, int64_t /*n_tokens*/, int64_t /*length*/) noexcept {}
+  // `reader` has to leave nothing any more of what LeaveFor has asked it for. Who still waits asks again,
+  // before the next step and before WorthWaiting: it gets what it was promised.
+  virtual void ForgetAsked(StepSequence& /*reader*/) noexcept {}
 
   // Appends every item's tokens to its sequence, within what is reserved. `logits` is [number of items with
   // wants_logits, vocab_size], row-major, in item order. Each sequence appears once. Results are
