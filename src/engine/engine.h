@@ -52,9 +52,10 @@ uint64_t LogitsAndSamplingBytes(int64_t vocab_size, int max_num_seqs);
 //
 // Requests are admitted in the order they came, when a slot is free and the model has memory for the tokens
 // that they begin with; one that does not fit now waits, and those behind it too. One that begins like a
-// prompt which is being read waits for that, and those behind it do not (loop.h). One that does not fit while
-// nothing else runs never will: it ends with kError. A sequence that cannot grow makes the latest admitted
-// give up its memory and wait; that one goes on later where it was, with the same tokens (loop.h).
+// prompt which is being read waits for that in its slot; those behind it have the other slots (loop.h). One
+// that does not fit while nothing else runs never will: it ends with kError. A sequence that cannot grow
+// makes the latest admitted give up its memory and wait; that one goes on later where it was, with the same
+// tokens (loop.h).
 //
 // What a sink or the model throws is caught here and ends the requests concerned with kError.
 class Engine {

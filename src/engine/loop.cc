@@ -152,7 +152,7 @@ void Loop::EndOverdue() {
     leave(std::move(left), *std::move(error));
   }
   for (size_t i = 0; i < queue_.size();) {
-    auto error = overdue(queue_[i], /*waiting=*/true);
+    auto error = overdue(queue_[i], /*waiting=*/!queue_[i].wait.has_slot);
     if (!error) {
       ++i;
       continue;
@@ -165,7 +165,7 @@ void Loop::EndOverdue() {
 
 void Loop::MakeRoom() {
   for (size_t i = 0; i < running_.size(); ++i) {
-    // The latest admitted goes first, at last the sequence itself. One that is alone has the whole pool.
+    // The last goes first, in the end the sequence itself. One that is alone has the whole pool.
     while (i < running_.size()) {
       Running& sequence = running_[i];
       Status reserved;
@@ -212,44 +212,64 @@ bool Loop::PoolStaysFull() {
 
 void Loop::Admit() {
   EndWaits();
-  size_t next = 0;  // in the queue; who is before it waits for one that reads
-  while (!PoolStaysFull() && running_.size() < static_cast<size_t>(options_.max_num_seqs)) {
-    if (!preempted_.empty()) {
-      if (!TryBegin(preempted_.front())) return;
-      running_.push_back(std::move(preempted_.front()));
-      preempted_.pop_front();
-    } else if (next = NextToBegin(next); next < queue_.size()) {
-      Running sequence(std::move(queue_[next]));
-      if (!TryBegin(sequence)) {
-        queue_[next] = std::move(sequence.queued);
-        return;
-      }
-      queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(next));
-      running_.push_back(std::move(sequence));
-    } else {
-      return;
-    }
-    if (!running_.back().finished) continue;
-    Running failed = std::move(running_.back());
-    running_.pop_back();
-    Leave(std::move(failed));
+  while (!PoolStaysFull() && AdmitNext()) {
   }
+}
+
+bool Loop::AdmitNext() {
+  const auto next =
+      std::ranges::find_if(queue_, [](const QueuedRequest& request) { return !request.wait.reader; });
+  const bool goes_on =
+      !preempted_.empty() && (next == queue_.end() || preempted_.front().queued.id < next->id);
+  if (!goes_on) {
+    if (next == queue_.end() || (!next->wait.has_slot && !HasFreeSlot())) return false;
+    if (WaitsForReader(*next)) return true;
+  }
+  Running sequence = goes_on ? std::move(preempted_.front()) : Running(std::move(*next));
+  if (!Begin(sequence)) {
+    if (goes_on) {
+      preempted_.front() = std::move(sequence);
+    } else {
+      *next = std::move(sequence.queued);
+    }
+    return false;
+  }
+  goes_on ? preempted_.pop_front() : (void)queue_.erase(next);
+  if (sequence.finished) {
+    Leave(std::move(sequence));
+    return true;
+  }
+  const auto behind = std::ranges::upper_bound(running_, sequence.queued.id, {},
+                                               [](const Running& other) { return other.queued.id; });
+  running_.insert(behind, std::move(sequence));
+  return true;
+}
+
+bool Loop::HasFreeSlot() const {
+  const auto kept =
+      std::ranges::count_if(queue_, [](const QueuedRequest& request) { return request.wait.has_slot; });
+  return std::ssize(running_) + std::ssize(preempted_) + kept < options_.max_num_seqs;
 }
 
 void Loop::EndWaits() {
+  for (const Running& sequence : running_) model_->ForgetAsked(*sequence.state);
   for (QueuedRequest& request : queue_) {
-    PromptWait& wait = request.wait;
+    const PromptWait& wait = request.wait;
     if (!wait.reader) continue;
-    const Running* const reader = Find(*wait.reader);
-    if (reader != nullptr && reader->seen < wait.length) continue;
-    wait.reader.reset();
-    pool_full_ = false;  // it may need less than one behind it that did not fit
+    Running* const reader = Find(*wait.reader);
+    if (reader == nullptr || reader->seen >= wait.shared.length) {
+      EndWait(request);
+      pool_full_ = false;  // it may need less than one behind it that did not fit
+    } else if (wait.shared.asks) {
+      model_->LeaveFor(*reader->state, std::ssize(*request.prompt), wait.shared.length);
+    }
   }
 }
 
-size_t Loop::NextToBegin(size_t at) {
-  while (at < queue_.size() && WaitsForReader(queue_[at])) ++at;
-  return at;
+void Loop::EndWait(QueuedRequest& request) {
+  if (!request.wait.reader) return;
+  request.wait.reader.reset();
+  board_.OnWaitEnded(request.wait.shared.saved);
 }
 
 Loop::Running* Loop::Find(SeqId id) {
@@ -259,7 +279,6 @@ Loop::Running* Loop::Find(SeqId id) {
 }
 
 bool Loop::WaitsForReader(QueuedRequest& request) {
-  if (request.wait.reader) return true;
   const std::span<const TokenId> prompt = *request.prompt;
   Running* best = nullptr;
   SharedReading most;
@@ -269,13 +288,25 @@ bool Loop::WaitsForReader(QueuedRequest& request) {
     const int64_t common = std::ranges::mismatch(prompt, read).in1 - prompt.begin();
     const auto shared = model_->WorthWaiting(*reader.state, prompt, common);
     if (!shared || shared->saved <= most.saved) continue;
+    // The reader would come there later than the request does by itself.
+    if (shared->length - reader.seen > shared->saved) continue;
     best = &reader;
     most = *shared;
   }
   if (best == nullptr) return false;
-  model_->LeaveFor(*best->state, std::ssize(prompt), most.length);
-  request.wait = {.reader = best->queued.id, .length = most.length};
-  board_.OnWaitsForReader();
+  if (most.asks) model_->LeaveFor(*best->state, std::ssize(prompt), most.length);
+  request.wait = {.reader = best->queued.id, .shared = most, .has_slot = true};
+  board_.OnWaitsForReader(most.saved);
+  return true;
+}
+
+bool Loop::Begin(Running& sequence) {
+  while (!TryBegin(sequence)) {
+    // Those behind it have passed it while it waited for its reader.
+    if (running_.back().queued.id < sequence.queued.id) return false;
+    PreemptLast();
+    EndWaits();  // for the one that has given way
+  }
   return true;
 }
 
@@ -314,7 +345,7 @@ bool Loop::TryBegin(Running& sequence) {
 }
 
 void Loop::TakePrompt(Running& sequence) {
-  // One for each slot is enough: none is admitted from the queue while a preempted one waits for its slot.
+  // One for each slot is enough: preempted ones keep theirs.
   MILLRACE_CHECK(!free_tokens_.empty(), "more sequences have begun than there are slots");
   sequence.tokens = std::move(free_tokens_.back());
   free_tokens_.pop_back();
@@ -365,6 +396,7 @@ void Loop::PassOnPriority() {
   for (const QueuedRequest& waiting : queue_) {
     if (!waiting.wait.reader) continue;
     const Running* const reader = Find(*waiting.wait.reader);
+    MILLRACE_CHECK(reader != nullptr, "a request waits for a sequence that does not run");
     ScheduleRow& row = rows_[static_cast<size_t>(reader - running_.data())];
     row.arrival = std::min(row.arrival, waiting.id.value);
     row.counts_as =
@@ -499,6 +531,7 @@ void Loop::RemoveFinished() {
 }
 
 void Loop::Leave(Running sequence) {
+  EndWait(sequence.queued);
   const bool held_slot = sequence.state != nullptr;
   if (held_slot) pool_full_ = false;
   GiveUpState(sequence);

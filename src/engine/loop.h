@@ -25,7 +25,9 @@ namespace millrace::engine {
 // That a request in the queue waits for a sequence that reads what its prompt begins with.
 struct PromptWait {
   std::optional<SeqId> reader = std::nullopt;
-  int64_t length = 0;  // of the reader, that ends the wait
+  SharedReading shared = {};  // with the reader
+  // From the first wait on: one of the slots is its own, and only its deadline ends it.
+  bool has_slot = false;
 };
 
 // A validated request on its way to a slot.
@@ -43,13 +45,14 @@ struct QueuedRequest {
 // All sequences, waiting and running, and what a step does to them: make room, admit, schedule, run, sample,
 // deliver.
 //
-// A sequence is admitted when the model has memory for the tokens it begins with, and grows as it goes. One
-// whose prompt begins like one that is being read just now waits until that has read what they share, without
-// a slot, and lets others pass; when the reader leaves before, the first that waited for it reads. When one
-// cannot grow, the latest admitted is preempted: it gives up its state and waits, in front of those
-// that never ran, until a sequence has left. It goes on exactly where it was, mostly from what the model's
-// cache has kept of it. The earliest admitted is never preempted, so that there is always one that comes to
-// its end. One thread. Engine puts a thread and a mailbox around it.
+// Sequences get their slots in the order of their ids. One begins when the model has memory for the tokens it
+// begins with, and grows as it goes. One whose prompt begins like one that is being read just now keeps its
+// slot free until that has read what they share, and lets others pass into other slots; when the reader
+// leaves before, the first that waited for it reads. When one cannot grow, or has waited for its reader and
+// does not fit beside later ones, the last in order is preempted: it gives up its state and waits, in front
+// of those that never had a slot, until a sequence has left. It goes on exactly where it was, mostly from
+// what the model's cache has kept of it. The first is never preempted, so that there is always one that
+// comes to its end. One thread. Engine puts a thread and a mailbox around it.
 class Loop {
  public:
   // `board` outlives the loop.
@@ -101,22 +104,27 @@ class Loop {
   // Ends whatever is past its deadline or has waited too long for a slot.
   void EndOverdue();
   void Admit();
-  // Ends the waits for readers that have read so far, or have left.
+  // Gives the next in order its slot, to begin or to wait for a reader. False: it gets none now.
+  bool AdmitNext();
+  bool HasFreeSlot() const;
+  // Ends the waits for readers that have read so far, or have left. Readers leave tails for the others alone.
   void EndWaits();
-  // The place in the queue, from `at` on, of the first that waits for nobody.
-  size_t NextToBegin(size_t at);
-  // Whether the request waits for a reader: for the one that saves it most, if any does.
+  void EndWait(QueuedRequest& request);
+  // Whether the request, which has a slot or can have one, waits for a reader: for the one that saves it
+  // most, if any does and it does not begin later for that.
   bool WaitsForReader(QueuedRequest& request);
   Running* Find(SeqId id);  // among those that run
   // Rows of what others wait for come as early as those would.
   void PassOnPriority();
-  // Gives the sequence state and slot. False: there is no room for it now. What else goes wrong ends it.
-  bool TryBegin(Running& sequence);
+  // Gives the sequence state, at the cost of those behind it in order. False: there is no room for it now.
+  // What else goes wrong ends it.
+  bool Begin(Running& sequence);
+  bool TryBegin(Running& sequence);  // at nobody's cost
   // Gives a sequence with state its history and its constraint.
   Status BeginTokens(Running& sequence);
   // Sees to it that every running sequence can take the tokens it has.
   void MakeRoom();
-  // The latest admitted sequence gives up its state.
+  // The last running sequence gives up its state.
   void PreemptLast();
   // Whether trying to admit is in vain: nothing has left, and no page has come free, since that did not help.
   bool PoolStaysFull();
@@ -147,9 +155,11 @@ class Loop {
   std::unique_ptr<StepModel> model_;
   EngineOptions options_;
   StatsBoard& board_;
+  // Each in order of ids. Those that run are before all that are preempted, those of the queue without a slot
+  // behind all others; together never more than max_num_seqs have one.
   std::deque<QueuedRequest> queue_;
-  std::deque<Running> preempted_;  // in order of admission, all admitted before any of queue_
-  std::vector<Running> running_;   // in order of admission
+  std::deque<Running> preempted_;
+  std::vector<Running> running_;
   bool pool_full_ = false;  // the next to be admitted did not fit, with as many tokens in use as follows
   int64_t full_at_tokens_ = 0;
   StepPlanner planner_;

@@ -78,7 +78,7 @@ class PromptWait : public testing::Test {
   std::unique_ptr<Rig> rig_;
 };
 
-TEST_F(PromptWait, OneReadsWhatAllShareAndTheOthersWaitWithoutASlot) {
+TEST_F(PromptWait, OneReadsWhatAllShareAndTheOthersWaitWithoutMemory) {
   Make();
   std::vector<Rig::Started> all = {rig().StartHeld(Request(Prompt(1)))};
   for (TokenId own = 2; own < 9; ++own) all.push_back(rig().Start(Request(Prompt(own))));
@@ -86,6 +86,7 @@ TEST_F(PromptWait, OneReadsWhatAllShareAndTheOthersWaitWithoutASlot) {
   EXPECT_EQ(stats().running, 1);
   EXPECT_EQ(stats().waiting, 7);
   EXPECT_EQ(rig().model->reserved_tokens(), kShared + kOwn) << "nothing is held for those that wait";
+  EXPECT_EQ(stats().waiting_tokens, 7 * (kPage + kOwn)) << "without what they came in time to wait for";
   rig().RunSteps(1);
   EXPECT_EQ(stats().running, 8) << "at once when it is read";
   ExpectAllFinish(all);
@@ -126,7 +127,7 @@ TEST_F(PromptWait, APromptThatIsReadAlreadyIsNotWaitedFor) {
 }
 
 TEST_F(PromptWait, AnotherPromptBehindThoseThatWaitIsNotDelayed) {
-  Make({.max_num_seqs = 2});
+  Make({.max_num_seqs = 3});
   const auto reader = rig().StartHeld(Request(Prompt(1)));
   const auto waits = rig().Start(Request(Prompt(2)));
   const auto other = rig().Start(Request(Other(4)));
@@ -138,6 +139,128 @@ TEST_F(PromptWait, AnotherPromptBehindThoseThatWaitIsNotDelayed) {
   for (const auto& one : {reader, waits, other, late}) EXPECT_EQ(Reason(one.sink), FinishReason::kStop);
   EXPECT_EQ(ReaderOf(2), 3u) << "who waits keeps its place";
   EXPECT_EQ(ReaderOf(8), 4u);
+}
+
+// All slots are those of the reader and of who waits for it: a later one with a long answer does not pass.
+TEST_F(PromptWait, WhoWaitsKeepsASlotFromThoseBehind) {
+  Make({.max_num_seqs = 2});
+  rig().model->Play(Other(4), std::vector<TokenId>(50, 30));
+  const auto reader = rig().StartHeld(Request(Prompt(1)));
+  const auto waits = rig().Start(Request(Prompt(2)));
+  const auto later = rig().Start(Request(Other(4)));
+  rig().RunSteps(3);
+  EXPECT_EQ(stats().running, 1);
+  EXPECT_EQ(stats().waiting, 2);
+  rig().RunSteps(2);
+  EXPECT_EQ(stats().running, 2);
+  EXPECT_EQ(ReaderOf(2), 2u);
+  rig().model->ReleaseSteps();
+  EXPECT_EQ(Reason(later.sink), FinishReason::kStop);
+  ExpectAllFinish({reader, waits});
+  EXPECT_EQ(ReaderOf(9), 3u);
+}
+
+TEST_F(PromptWait, TheChoicesOfOneRequestBeginBeforeLaterRequests) {
+  Make({.max_num_seqs = 4});
+  std::vector<Rig::Started> all = {rig().StartHeld(Request(Prompt(1)))};
+  for (int i = 1; i < 4; ++i) all.push_back(rig().Start(Request(Prompt(1))));
+  for (int i = 0; i < 3; ++i) all.push_back(rig().Start(Request(Other(3))));
+  rig().RunSteps(2);
+  EXPECT_EQ(stats().running, 1);
+  EXPECT_EQ(stats().waiting, 6);
+  rig().RunSteps(3);
+  EXPECT_EQ(stats().running, 4);
+  EXPECT_EQ(stats().waiting, 3);
+  EXPECT_EQ(ReaderOf(9), 0u);
+  ExpectAllFinish(all);
+}
+
+TEST_F(PromptWait, WhoWaitsForAReaderDoesNotWaitForASlot) {
+  Make({.max_num_seqs = 8, .max_queue_seconds = 0.1});
+  const auto reader = rig().StartHeld(Request(Prompt(1)));
+  const auto waits = rig().Start(Request(Prompt(2)));
+  rig().RunSteps(1);
+  EXPECT_EQ(stats().waiting, 1);
+  std::this_thread::sleep_for(110ms);
+  rig().RunSteps(1);
+  EXPECT_EQ(waits.sink->finishes(), 0);
+  ExpectAllFinish({reader, waits});
+}
+
+// One passes the one that waits and takes the memory that it would have had. It gives it back, and comes
+// after it from then on.
+TEST_F(PromptWait, WhoPassedGivesWayToTheOneThatWaited) {
+  constexpr int64_t kPassing = 20;
+  Make({.max_num_seqs = 3}, /*pool_tokens=*/2 * (kShared + kOwn) + 10);
+  rig().model->Play(Other(kPassing), std::vector<TokenId>(12, 30));
+  const auto reader = rig().StartHeld(Request(Prompt(1)));
+  const auto waits = rig().Start(Request(Prompt(2)));
+  const auto passes = rig().Start(Request(Other(kPassing)));
+  rig().RunSteps(5);
+  EXPECT_EQ(ReaderOf(9), 2u);
+  EXPECT_EQ(ReaderOf(2), 0u);
+  rig().RunSteps(4);
+  EXPECT_EQ(stats().preemptions_total, 1u);
+  EXPECT_EQ(ReaderOf(2), 3u);
+  rig().model->ReleaseSteps();
+  EXPECT_EQ(Reason(passes.sink), FinishReason::kStop);
+  ExpectAllFinish({reader, waits});
+}
+
+// As above, but there is room for all until they grow.
+TEST_F(PromptWait, WhoPassedIsTheFirstToGiveWayWhenAllGrow) {
+  constexpr int64_t kPassing = 20;
+  Make({.max_num_seqs = 3}, /*pool_tokens=*/2 * (kShared + kOwn) + kPassing + 8);
+  rig().model->Play(Other(kPassing), std::vector<TokenId>(12, 30));
+  const auto reader = rig().StartHeld(Request(Prompt(1)));
+  const auto waits = rig().Start(Request(Prompt(2)));
+  const auto passes = rig().Start(Request(Other(kPassing)));
+  rig().model->ReleaseSteps();
+  EXPECT_EQ(Reason(passes.sink), FinishReason::kStop);
+  ExpectAllFinish({reader, waits});
+  EXPECT_EQ(stats().preemptions_total, 1u);
+  EXPECT_EQ(ReaderOf(9), 2u);
+  EXPECT_EQ(ReaderOf(2), 3u) << "it was begun beside the one that passed";
+  bool came_back = false;
+  for (const auto& step : rig().model->recorded_steps()) {
+    for (const auto& item : step) came_back |= item.sequence == 4 && item.tokens[0] == 9;
+  }
+  EXPECT_TRUE(came_back);
+}
+
+TEST_F(PromptWait, WhoWaitsForOneThatGivesWayLooksAnew) {
+  Make({.max_num_seqs = 8}, /*pool_tokens=*/110);
+  const auto reader = rig().StartHeld(Request(Prompt(1)));
+  const auto waits = rig().Start(Request(Prompt(2)));
+  const auto passes = rig().Start(Request(Other(60)));
+  const auto waits_for_it = rig().Start(Request(Other(58)));
+  rig().RunSteps(1);
+  EXPECT_EQ(stats().prompt_waits_total, 2u);
+  rig().RunSteps(8);
+  EXPECT_EQ(stats().preemptions_total, 1u);
+  EXPECT_EQ(ReaderOf(2), 3u);
+  ExpectAllFinish({reader, waits, passes, waits_for_it});
+}
+
+// Who wants a tail is gone before the reader comes there.
+TEST_F(PromptWait, NothingIsLeftForThoseThatAreGone) {
+  Make();
+  const auto reader = rig().StartHeld(Request(Prompt(1)));
+  const auto cancelled = rig().Start(Request(Prompt(2, 3 * kPage)));
+  GenerationRequest hurried = Request(Prompt(3, 3 * kPage));
+  hurried.deadline = std::chrono::steady_clock::now() + 200ms;
+  const auto overdue = rig().Start(std::move(hurried));
+  const auto also_cancelled = rig().Start(Request(Prompt(4)));
+  const auto stays = rig().Start(Request(Prompt(5)));
+  rig().RunSteps(1);
+  EXPECT_EQ(stats().waiting, 4);
+  rig().engine->Cancel(cancelled.id);
+  rig().engine->Cancel(also_cancelled.id);
+  std::this_thread::sleep_for(210ms);
+  ExpectAllFinish({reader, stays});
+  EXPECT_EQ(Reason(cancelled.sink), FinishReason::kCancelled);
+  EXPECT_EQ(Reason(overdue.sink), FinishReason::kTimeout);
+  EXPECT_EQ(rig().model->times_left(), 1) << "for the one that stays";
 }
 
 TEST_F(PromptWait, WhenTheReaderIsCancelledTheFirstThatWaitsReads) {
@@ -185,24 +308,20 @@ TEST_F(PromptWait, WhenTheReadersStepFailsTheFirstThatWaitsReads) {
 }
 
 TEST_F(PromptWait, WhoWaitsCanBeCancelledAndRunsOutOfTime) {
-  Make({.max_num_seqs = 8, .max_queue_seconds = 0.3});
+  Make();
   const auto reader = rig().StartHeld(Request(Prompt(1)));
   const auto cancelled = rig().Start(Request(Prompt(2)));
   GenerationRequest hurried = Request(Prompt(3));
   hurried.deadline = std::chrono::steady_clock::now() + 100ms;
   const auto overdue = rig().Start(std::move(hurried));
-  const auto too_long = rig().Start(Request(Prompt(4)));
   rig().RunSteps(1);
-  EXPECT_EQ(stats().waiting, 3);
+  EXPECT_EQ(stats().waiting, 2);
   rig().engine->Cancel(cancelled.id);
   std::this_thread::sleep_for(110ms);
   rig().RunSteps(1);
   EXPECT_EQ(Reason(cancelled.sink), FinishReason::kCancelled);
   EXPECT_EQ(Reason(overdue.sink), FinishReason::kTimeout);
-  EXPECT_EQ(stats().waiting, 1);
-  std::this_thread::sleep_for(210ms);
-  rig().RunSteps(1);
-  EXPECT_EQ(Reason(too_long.sink), FinishReason::kTimeout);
+  EXPECT_EQ(stats().waiting, 0);
   ExpectAllFinish({reader});
 }
 
@@ -241,6 +360,45 @@ TEST_F(PromptWait, WhoHasWaitedBeginsAlthoughTheNextDoesNotFit) {
   EXPECT_EQ(stats().running, 2);
   EXPECT_EQ(stats().waiting, 1);
   ExpectAllFinish({reader, waits, large});
+}
+
+// Says that whoever shares all of kShared with another saves a page of it.
+class SavesAPage : public ScriptedModel {
+ public:
+  using ScriptedModel::ScriptedModel;
+  std::optional<SharedReading> WorthWaiting(const StepSequence& /*reader*/,
+                                            std::span<const TokenId> /*tokens*/,
+                                            int64_t common) const noexcept override {
+    if (common < kShared) return std::nullopt;
+    return SharedReading{.length = kShared, .saved = kPage};
+  }
+};
+
+// What a cache has goes further than its reader has come: it is there first without it.
+TEST(PromptWaitForALateReader, IsNotWorthIt) {
+  auto owned = std::make_unique<SavesAPage>(ScriptedModelOptions{.max_batch_tokens = kPage});
+  SavesAPage* const model = owned.get();
+  model->HoldSteps();
+  Engine engine(std::move(owned), {.prefill_chunk = kPage});
+  const auto reader = std::make_shared<RecordingSink>(), late = std::make_shared<RecordingSink>(),
+             in_time = std::make_shared<RecordingSink>();
+  const auto step = [&] {
+    model->AllowSteps(1);
+    ASSERT_TRUE(model->WaitUntilHeld());
+  };
+  ASSERT_TRUE(engine.Submit(Request(Prompt(1)), reader).ok());
+  ASSERT_TRUE(model->WaitUntilHeld());
+  ASSERT_TRUE(engine.Submit(Request(Prompt(2)), late).ok());
+  step();
+  EXPECT_EQ(engine.stats().running, 2);
+  EXPECT_EQ(engine.stats().prompt_waits_total, 0u);
+  for (int i = 0; i < 4; ++i) step();  // half of each is the reader's: 24 tokens
+  ASSERT_TRUE(engine.Submit(Request(Prompt(3)), in_time).ok());
+  step();
+  EXPECT_EQ(engine.stats().running, 2);
+  EXPECT_EQ(engine.stats().prompt_waits_total, 1u);
+  model->ReleaseSteps();
+  for (const auto& sink : {reader, late, in_time}) EXPECT_EQ(Reason(sink), FinishReason::kStop);
 }
 
 // A long prompt would read last. A short one waits for it, and is not to wait longer for that.

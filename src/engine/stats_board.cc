@@ -39,9 +39,15 @@ void StatsBoard::OnPreempted(int64_t tokens) {
   ++stats_.preemptions_total;
 }
 
-void StatsBoard::OnWaitsForReader() {
+void StatsBoard::OnWaitsForReader(int64_t saved) {
   std::lock_guard lock(mutex_);
   ++stats_.prompt_waits_total;
+  stats_.waiting_tokens -= saved;
+}
+
+void StatsBoard::OnWaitEnded(int64_t saved) {
+  std::lock_guard lock(mutex_);
+  stats_.waiting_tokens += saved;
 }
 
 void StatsBoard::OnCache(const CacheStats& cache) {

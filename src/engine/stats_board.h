@@ -27,9 +27,10 @@ struct StepShape {
 
 // A snapshot of counters; every total only grows.
 struct EngineStats {
-  int running = 0;             // hold a slot
-  int waiting = 0;             // in the queue, or preempted
-  int64_t waiting_tokens = 0;  // that these will begin with: prompts, and what the preempted have generated
+  int running = 0;             // hold model state
+  int waiting = 0;             // in the queue, or preempted, or until a reader has read what they share
+  int64_t waiting_tokens = 0;  // that these will begin with: prompts, and what the preempted have generated,
+                               // without what is read for them
   uint64_t prompt_tokens_total = 0;  // that the model has read
   uint64_t generation_tokens_total = 0;
   uint64_t preemptions_total = 0;
@@ -75,7 +76,9 @@ class StatsBoard {
   // From the queue into a slot, with so many tokens; see EngineStats.
   void OnAdmitted(int64_t tokens, int64_t cached, int64_t replayed);
   void OnPreempted(int64_t tokens);  // from its slot back to wait
-  void OnWaitsForReader();
+  // A request in the queue waits for a sequence that reads `saved` of its tokens; it does no longer.
+  void OnWaitsForReader(int64_t saved);
+  void OnWaitEnded(int64_t saved);
   void OnLeft(bool held_slot, const FinishEvent& event);
   // The sink of a request that left has been told.
   void OnReported();
