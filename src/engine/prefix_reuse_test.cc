@@ -424,10 +424,9 @@ TEST_F(PrefixReuseTest, WhatNobodyWaitsForAnyMoreIsNotLeft) {
     ASSERT_TRUE(shared && shared->asks);
     model().LeaveFor(*reader->sequence, std::ssize(other), shared->length);
     if (forgets) model().ForgetAsked(*reader->sequence);
-    for (size_t read = 0; read < prompt.size(); read += 300) {
-      const StepItem item{.sequence = reader->sequence.get(), .tokens = std::span(prompt).subspan(read, 300)};
-      model().Step({&item, 1}, {});
-    }
+    std::vector<float> logits;  // none are wanted
+    for (size_t read = 0; read < prompt.size(); read += 300)
+      Step(*reader->sequence, std::span(prompt).subspan(read, 300), false, logits);
     EXPECT_EQ(model().cache_stats().tails, ModelStepper::kPromptTails + (forgets ? 0 : 1));
   }
 }
