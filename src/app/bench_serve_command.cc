@@ -92,8 +92,10 @@ CLI::Option* AddFairnessFlags(CLI::App& command, loadgen::FairnessOptions& optio
   const auto tokens = CLI::Range(int64_t{1}, kMaxTokens);
   CLI::Option* const kind =
       command
-          .add_option("--decode-streams", options.decode_streams,
-                      "Streams that decode while long prompts arrive; 0: only the prompts")
+          .add_option(
+              "--decode-streams", options.decode_streams,
+              "Streams that decode while long prompts arrive; 0: only the prompts. The server has to serve "
+              "streams + long prompts + 1 sequences at once (millrace: --max-num-seqs 13 for 4 and 8)")
           ->check(CLI::Range(0, kMaxStreams));
   command.add_option("--long-prompts", options.long_prompts, "Long prompts, all at once")
       ->check(CLI::Range(1, kMaxStreams))

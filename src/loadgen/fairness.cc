@@ -32,7 +32,7 @@ StreamShare ShareBetween(std::span<const TimePoint> times, TimePoint begin, Time
 }
 
 std::optional<double> FairnessResult::SlowestKept() const {
-  if (streams.empty() || solo_tok_s <= 0) return std::nullopt;
+  if (streams.empty() || solo_tok_s <= 0 || !no_rates.empty()) return std::nullopt;
   const auto slowest = std::ranges::min_element(streams, {}, &StreamFairness::during_tok_s);
   return slowest->during_tok_s / solo_tok_s;
 }
@@ -40,9 +40,10 @@ std::optional<double> FairnessResult::SlowestKept() const {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{2};
-constexpr double kManyTokens = 1.5;  // for one piece of text
-constexpr int kMaxEmptyAnswers = 8;  // of a stream in a row
-constexpr int64_t kSoloAnswers = 4;  // their length in solo_tokens, so that bursts do not fill them
+constexpr double kLeastTextShare = 0.8;  // pieces of text over tokens, so that the ones count the others
+constexpr int kMaxEmptyAnswers = 8;      // of a stream in a row
+constexpr double kFewTokens = 16;        // too few for a share of them
+constexpr int64_t kSoloAnswers = 4;      // their length in solo_tokens, so that bursts do not fill them
 
 class Fairness {
  public:
@@ -60,6 +61,7 @@ class Fairness {
     }
     for (Stream& stream : streams_) streams.Spawn(Decode(stream));
     const TimePoint joined = co_await WaitForAll(1);
+    NoteStreamsThatWaited();
     if (options_.decode_streams > 0) co_await SleepUntil(joined + SoloTime());
     const TimePoint warm = co_await WaitForAll(options_.solo_tokens);
     if (error_) co_return;
@@ -73,6 +75,16 @@ class Fairness {
   }
 
   const std::optional<Error>& error() const { return error_; }
+
+  // Refuses rates when much of what was generated was no text. `generated`: tokens by the server's own count,
+  // of the whole run; without it there are only the answers that ended, whose usage tells their tokens.
+  void JudgeTexts(std::optional<double> generated) {
+    auto n_texts = static_cast<double>(n_other_texts_);
+    for (const Stream& stream : streams_) n_texts += static_cast<double>(stream.times.size());
+    if (generated) RefuseRates(n_texts, *generated, "the server counts");
+    RefuseRates(static_cast<double>(n_ended_texts_), static_cast<double>(n_ended_tokens_),
+                "the usage of answers counts");
+  }
 
  private:
   struct Stream {
@@ -89,6 +101,43 @@ class Fairness {
     return request;
   }
 
+  void RefuseRates(double n_texts, double n_tokens, std::string_view who_counts) {
+    if (!result_.no_rates.empty() || n_tokens < kFewTokens || n_texts >= kLeastTextShare * n_tokens) return;
+    result_.no_rates = fmt::format(
+        "{} {:.0f} tokens where {:.0f} pieces of text came, {:.0f} %: the model generates tokens that are no "
+        "text, the server bundles them, or others use it; texts do not tell rates",
+        who_counts, n_tokens, n_texts, 100 * n_texts / n_tokens);
+  }
+
+  // Of an answer of a stream, or of the one alone.
+  void CountEnded(const RequestRecord& record) {
+    if (!record.ok()) return;
+    ends_.push_back(record.ended);
+    if (!record.usage) return;
+    n_ended_texts_ += static_cast<int64_t>(record.text_times.size());
+    n_ended_tokens_ += record.usage->completion_tokens;
+  }
+
+  std::string ServesTooFew(std::string_view who) const {
+    return fmt::format(
+        "{} got the first text only after another answer had ended: with fewer places than {} sequences (the "
+        "streams, the long prompts and the short one; millrace: --max-num-seqs {}) requests wait for one, "
+        "and "
+        "that wait is what was measured",
+        who, Sequences(), Sequences());
+  }
+  int Sequences() const { return options_.decode_streams + options_.long_prompts + 1; }
+
+  void NoteStreamsThatWaited() {
+    const auto waited = [&](const Stream& stream) {
+      return !stream.times.empty() && std::ranges::any_of(ends_, [&](TimePoint end) {
+        return stream.begins.front() < end && end < stream.times.front();
+      });
+    };
+    if (const auto n = std::ranges::count_if(streams_, waited); n > 0)
+      result_.notes.push_back(ServesTooFew(fmt::format("{} of {} streams", n, streams_.size())));
+  }
+
   Clock::duration SoloTime() const {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.solo_s));
   }
@@ -101,6 +150,8 @@ class Fairness {
     for (int n_empty = 0; n_timed < wanted || decode_s < options_.solo_s;) {
       const ChatRequest request = DecodeRequest(n_asked);
       const RequestRecord record = co_await session_.client.Ask(request);
+      n_other_texts_ += static_cast<int64_t>(record.text_times.size());
+      CountEnded(record);
       const bool is_burst =
           record.text_times.empty() || record.text_times.back() == record.text_times.front();
       if (!record.ok() || (is_burst && ++n_empty == kMaxEmptyAnswers)) {
@@ -136,6 +187,7 @@ class Fairness {
       stream.begins.push_back(Clock::now());
       const RequestRecord record = co_await session_.client.Ask(request);
       result_.summary.Add(record);
+      CountEnded(record);
       n_empty = record.text_times.empty() ? n_empty + 1 : 0;
       if (n_empty < kMaxEmptyAnswers) continue;
       const std::string why =
@@ -160,10 +212,16 @@ class Fairness {
     request.ignore_eos = true;
     const RequestRecord record = co_await session_.client.Ask(request);
     result_.summary.Add(record);
+    n_other_texts_ += static_cast<int64_t>(record.text_times.size());
+    if (is_long && record.ok()) ends_.push_back(record.ended);
     if (!record.ok() || record.text_times.empty()) co_return;
     const double ttft_s = Seconds(record.text_times.front() - record.sent);
     if (!is_long) {
       result_.short_ttft_s = ttft_s;
+      const auto ended_before = [&](TimePoint end) {
+        return record.sent < end && end < record.text_times.front();
+      };
+      if (std::ranges::any_of(ends_, ended_before)) result_.notes.push_back(ServesTooFew("the short prompt"));
       co_return;
     }
     result_.long_ttft_s.Add(ttft_s);
@@ -178,12 +236,6 @@ class Fairness {
       return;
     }
     result_.reading_s = Seconds(reading_end_ - reading_begin_);
-    if (tokens_per_event_ > kManyTokens) {
-      result_.notes.push_back(
-          fmt::format("{:.1f} tokens came with each piece of text: the server bundles them, or the model "
-                      "generates much that is no text; rates of streams are rough, gaps are those of texts",
-                      tokens_per_event_));
-    }
     for (const Stream& stream : streams_) {
       StreamFairness& figures = result_.streams.emplace_back();
       if (warm > joined)
@@ -210,6 +262,9 @@ class Fairness {
   std::vector<Stream> streams_;
   double tokens_per_event_ = 1;
   int n_restarted_ = 0;
+  std::vector<TimePoint> ends_;                     // of answers of streams and long prompts
+  int64_t n_other_texts_ = 0;                       // of answers that are no stream's
+  int64_t n_ended_texts_ = 0, n_ended_tokens_ = 0;  // of whole answers that tell their usage
   TimePoint reading_begin_{}, reading_end_{};
   std::optional<Error> error_;
 };
@@ -219,8 +274,14 @@ class Fairness {
 Result<FairnessResult> RunFairness(LoadSession& session, const FairnessOptions& options) {
   FairnessResult result;
   Fairness fairness(session, options, result);
+  const std::optional<ServerLoad> before = AskServerLoad(session.client.http());
   result.interrupted = RunLoop([&] { return fairness.Run(); }) == LoopEnd::kInterrupted;
   if (fairness.error()) return *fairness.error();
+  std::optional<double> generated;
+  if (const std::optional<ServerLoad> after = AskServerLoad(session.client.http());
+      before && after && before->generated && after->generated)
+    generated = *after->generated - *before->generated;
+  fairness.JudgeTexts(generated);
   return result;
 }
 

@@ -46,6 +46,7 @@ struct FairnessResult {
   double solo_tok_s = 0;
   Samples solo_gap_s;
   std::vector<StreamFairness> streams;
+  std::string no_rates;            // why no rate of a stream can be told; empty: they can
   double reading_s = 0;            // from the long prompts' sending to the last one's first text
   int64_t long_prompt_tokens = 0;  // read in that time; cached ones not counted
   Samples long_ttft_s;
@@ -57,12 +58,14 @@ struct FairnessResult {
   double PrefillTokS() const {
     return reading_s > 0 ? static_cast<double>(long_prompt_tokens) / reading_s : 0;
   }
-  // During over solo of the slowest stream; nothing without streams or solo rate.
+  // During over solo of the slowest stream; nothing without streams or solo rate, or with `no_rates`.
   std::optional<double> SlowestKept() const;
 };
 
 // One stream alone, then all streams, then all long prompts at once with the short one behind them; ends when
-// every prompt has been answered. Error when a stream or the solo run gives no text.
+// every prompt has been answered. Asks for the server's /metrics before and after: rates count texts, and
+// where too few of the generated tokens were text they are refused (`no_rates`). Error when a stream or the
+// solo run gives no text.
 Result<FairnessResult> RunFairness(LoadSession& session, const FairnessOptions& options);
 
 }  // namespace millrace::loadgen

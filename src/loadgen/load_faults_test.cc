@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "loadgen/conversations.h"
+#include "loadgen/fairness.h"
 #include "loadgen/load_report.h"
 #include "loadgen/random_load.h"
 #include "loadgen/rude_server_testing.h"
@@ -437,6 +438,49 @@ TEST(NameLookup, HasADeadlineAndCanBeLeft) {
   *slow = false;
   EXPECT_EQ(RunRandomLoad(session, load).summary.succeeded, 3);
   while (*ended < 6) std::this_thread::sleep_for(10ms);  // their threads outlive the loop, and touch nothing
+}
+
+// A fairness run on a server that sends 8 pieces of text an answer and counts `n_tokens` in its usage, and,
+// if any, in its /metrics.
+FairnessResult FairnessWhere(int64_t n_tokens, bool has_usage, bool has_metrics) {
+  std::atomic<int64_t> generated{0};
+  RudeServer server([&](const RudePeer& peer, std::string_view path, std::string_view) {
+    if (path == "/metrics") {
+      return has_metrics ? peer.SendAnswer("200 OK", "",
+                                           fmt::format("vllm:generation_tokens_total {}\n", generated.load()))
+                         : peer.SendAnswer("404 Not Found", "", "");
+    }
+    peer.SendStreamHead();
+    for (int i = 0; i < 8; ++i) {
+      peer.SendText("word ");
+      std::this_thread::sleep_for(1ms);
+    }
+    generated += n_tokens;
+    peer.SendEnd(100, has_usage ? n_tokens : 8, 0);
+  });
+  LoadSession session = Session(OptionsFor(server.url()));
+  const Result<FairnessResult> result = RunFairness(session, {.decode_streams = 2,
+                                                              .solo_tokens = 8,
+                                                              .solo_s = 0.01,
+                                                              .long_prompts = 1,
+                                                              .long_input_tokens = 10,
+                                                              .short_input_tokens = 10});
+  MILLRACE_CHECK(result.ok(), result.error().message().c_str());
+  return *result;
+}
+
+TEST(LoadFaults, FairnessRefusesRatesWhereTokensAreNoText) {
+  const FairnessResult good = FairnessWhere(9, true, true);
+  EXPECT_EQ(good.no_rates, "");
+  EXPECT_TRUE(good.SlowestKept());
+  const FairnessResult by_usage = FairnessWhere(40, true, false);
+  EXPECT_THAT(by_usage.no_rates, HasSubstr("usage"));
+  EXPECT_THAT(by_usage.no_rates, HasSubstr(" 20 %"));
+  const FairnessResult by_metrics = FairnessWhere(40, false, true);
+  EXPECT_THAT(by_metrics.no_rates, HasSubstr("the server counts"));
+  EXPECT_FALSE(by_metrics.SlowestKept());
+  EXPECT_THAT(Text(by_metrics), testing::Not(HasSubstr("of its solo rate")));
+  EXPECT_FALSE(Json(by_metrics).contains("slowest_of_solo"));
 }
 
 }  // namespace

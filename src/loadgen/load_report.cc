@@ -190,7 +190,8 @@ json::object Json(const ConversationsResult& result) {
 std::string Text(const FairnessResult& result) {
   std::string text = InterruptedLine(result.interrupted);
   for (const std::string& note : result.notes) text += "note: " + note + "\n";
-  if (result.solo_tok_s > 0) {
+  const bool has_rates = result.no_rates.empty();
+  if (result.solo_tok_s > 0 && has_rates) {
     text += Line("one stream alone", fmt::format("{:.2f} tok/s, longest gap {:.1f} ms", result.solo_tok_s,
                                                  1e3 * result.solo_gap_s.Max()));
   }
@@ -200,11 +201,17 @@ std::string Text(const FairnessResult& result) {
   }
   for (size_t i = 0; i < result.streams.size(); ++i) {
     const StreamFairness& stream = result.streams[i];
+    if (!has_rates) {
+      text += fmt::format("{:<18} {:>14} {:>14} {:>14} {:>14} {:>16.1f}\n", i, "-", "-", "-", "-",
+                          1e3 * stream.longest_gap_s);
+      continue;
+    }
     text +=
         fmt::format("{:<18} {:>14.2f} {:>14.2f} {:>12.1f} % {:>12.1f} % {:>16.1f}\n", i, stream.before_tok_s,
                     stream.during_tok_s, 100 * PerSecond(stream.during_tok_s, result.solo_tok_s),
                     100 * PerSecond(stream.during_tok_s, stream.before_tok_s), 1e3 * stream.longest_gap_s);
   }
+  if (!has_rates) text += Line("no rates", result.no_rates);
   if (const std::optional<double> kept = result.SlowestKept())
     text += Line("slowest stream", fmt::format("keeps {:.1f} % of its solo rate", 100 * *kept));
   text += Line("long prompts",
@@ -220,16 +227,19 @@ std::string Text(const FairnessResult& result) {
 json::object Json(const FairnessResult& result) {
   json::object object = SummaryJson(result.summary, 0);
   object["interrupted"] = result.interrupted;
-  object["solo_tok_s"] = result.solo_tok_s;
+  if (result.no_rates.empty()) object["solo_tok_s"] = result.solo_tok_s;
   object["solo_max_gap_ms"] = 1e3 * result.solo_gap_s.Max();
   json::array& streams = object["streams"].emplace_array();
   for (const StreamFairness& stream : result.streams) {
-    streams.push_back({{"before_tok_s", stream.before_tok_s},
-                       {"during_tok_s", stream.during_tok_s},
-                       {"of_solo", PerSecond(stream.during_tok_s, result.solo_tok_s)},
-                       {"longest_gap_ms", 1e3 * stream.longest_gap_s},
-                       {"answers", stream.answers}});
+    json::object figures{{"longest_gap_ms", 1e3 * stream.longest_gap_s}, {"answers", stream.answers}};
+    if (result.no_rates.empty()) {
+      figures["before_tok_s"] = stream.before_tok_s;
+      figures["during_tok_s"] = stream.during_tok_s;
+      figures["of_solo"] = PerSecond(stream.during_tok_s, result.solo_tok_s);
+    }
+    streams.push_back(std::move(figures));
   }
+  if (!result.no_rates.empty()) object["no_rates"] = result.no_rates;
   if (const std::optional<double> kept = result.SlowestKept()) object["slowest_of_solo"] = *kept;
   object["reading_s"] = result.reading_s;
   object["long_prompt_tokens"] = result.long_prompt_tokens;

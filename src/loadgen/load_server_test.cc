@@ -33,13 +33,13 @@ LoadSession Open(uint16_t port) {
 
 class LoadOnScriptedServer : public api::ScriptedServerTest {
  protected:
-  void StartWith(int64_t max_batch_tokens, std::chrono::microseconds step) {
+  void StartWith(int64_t max_batch_tokens, std::chrono::microseconds step, int max_num_seqs = 16) {
     api::ScriptedServerOptions options;
     options.model.max_model_len = 100'000;
     options.model.max_batch_tokens = max_batch_tokens;
     options.model.step_delay = step;
     options.model.record_steps = false;
-    options.engine.max_num_seqs = 16;
+    options.engine.max_num_seqs = max_num_seqs;
     Start(std::move(options));
     server_->PlayByDefault("The bridge watches the queen near the tower and the boat.");
   }
@@ -80,6 +80,26 @@ TEST_F(LoadOnScriptedServer, FairSchedulingKeepsStreamsAlive) {
   ASSERT_TRUE(result->short_ttft_s);
   EXPECT_LT(*result->short_ttft_s, result->reading_s / 2);
   EXPECT_GT(result->PrefillTokS(), 0);
+  EXPECT_EQ(result->no_rates, "");
+  EXPECT_THAT(result->notes, testing::Not(testing::Contains(testing::HasSubstr("--max-num-seqs"))));
+}
+
+TEST_F(LoadOnScriptedServer, FairnessTellsWhenPlacesAreTooFew) {
+  StartWith(64, std::chrono::microseconds(300), /*max_num_seqs=*/2);
+  server_->PlayByDefault(TextMaker(1).Words(400));
+  LoadSession session = Open(port());
+  FairnessOptions options{.decode_streams = 2,
+                          .decode_output_tokens = 300,
+                          .solo_tokens = 8,
+                          .solo_s = 0.01,
+                          .long_prompts = 1,
+                          .long_input_tokens = 300,
+                          .short_input_tokens = 20,
+                          .output_tokens = 2};
+  const Result<FairnessResult> result = RunFairness(session, options);
+  ASSERT_TRUE(result.ok()) << result.error().message();
+  EXPECT_THAT(result->notes, testing::Contains(testing::HasSubstr("--max-num-seqs 4"))) << Text(*result);
+  EXPECT_EQ(result->no_rates, "");
 }
 
 TEST_F(LoadOnScriptedServer, ASoakLeavesNothingBehind) {

@@ -134,4 +134,10 @@ Result<std::optional<std::string>> GetPage(const HttpClient& http, const std::st
   return std::optional(std::move(page.body));
 }
 
+std::optional<ServerLoad> AskServerLoad(const HttpClient& http) {
+  const Result<std::optional<std::string>> page = GetPage(http, "/metrics");
+  if (!page.ok() || !*page) return std::nullopt;
+  return ReadServerLoad(ParseMetricsPage(**page));
+}
+
 }  // namespace millrace::loadgen

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "loadgen/chat_client.h"
+#include "loadgen/metrics_page.h"
 #include "loadgen/text_maker.h"
 
 namespace millrace::loadgen {
@@ -32,5 +33,8 @@ struct LoadSession {
 // The body of `path`, or nothing when the server has no such page. Error kIo when there is no answer. Runs a
 // RunLoop.
 Result<std::optional<std::string>> GetPage(const HttpClient& http, const std::string& path);
+
+// What the server says of its load now; nothing when it has no /metrics. Runs a RunLoop.
+std::optional<ServerLoad> AskServerLoad(const HttpClient& http);
 
 }  // namespace millrace::loadgen

@@ -100,6 +100,7 @@ ServerLoad ReadServerLoad(const std::vector<Metric>& metrics) {
   ServerLoad load;
   load.running = SumOfFirst(metrics, {"vllm:num_requests_running", "sglang:num_running_reqs"});
   load.waiting = SumOfFirst(metrics, {"vllm:num_requests_waiting", "sglang:num_queue_reqs"});
+  load.generated = SumOfFirst(metrics, {"vllm:generation_tokens_total", "sglang:generation_tokens_total"});
   for (const Metric& metric : metrics) {
     const auto account = metric.labels.find("account");
     if (metric.name == "millrace_memory_live_bytes" && account != metric.labels.end())

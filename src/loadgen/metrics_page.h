@@ -21,6 +21,7 @@ std::vector<Metric> ParseMetricsPage(std::string_view page);
 struct ServerLoad {
   std::optional<double> running;  // requests
   std::optional<double> waiting;
+  std::optional<double> generated;           // tokens, since the server began
   std::map<std::string, double> live_bytes;  // millrace's ledger: by account
 };
 

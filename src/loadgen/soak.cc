@@ -247,12 +247,6 @@ bool IsIdle(const ServerLoad& load) {
 
 }  // namespace
 
-std::optional<ServerLoad> AskServerLoad(const HttpClient& http) {
-  const Result<std::optional<std::string>> page = GetPage(http, "/metrics");
-  if (!page.ok() || !*page) return std::nullopt;
-  return ReadServerLoad(ParseMetricsPage(**page));
-}
-
 std::vector<std::string> SoakResult::Faults() const {
   std::vector<std::string> faults;
   if (!unreachable.empty()) faults.push_back(unreachable);

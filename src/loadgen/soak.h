@@ -62,9 +62,6 @@ struct SoakResult {
   std::vector<std::string> Faults() const;
 };
 
-// What the server says of its load now; nothing when it has no /metrics.
-std::optional<ServerLoad> AskServerLoad(const HttpClient& http);
-
 // Answers are compared only when the session's temperature is 0.
 SoakResult RunSoak(LoadSession& session, const SoakOptions& options);
 
