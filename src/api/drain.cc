@@ -7,7 +7,7 @@ void DrainServer(HttpServer& http, Service& service, engine::Engine& engine,
   // The last answers are written by now or within this of the deadline: their bytes only have to leave.
   constexpr auto kFlushTime = std::chrono::seconds(2);
   service.BeginDrain();
-  http.StopAccepting();
+  http.BeginDrain();
   engine.Drain(deadline);
   http.Shutdown(std::chrono::steady_clock::now() + kFlushTime);
 }

@@ -390,8 +390,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     bool head_sent = false;
     while (!exchange.gone()) {
       if (std::optional<HttpResponse> head = exchange.TakeHead()) {
-        mode.keep_alive = mode.keep_alive && !shared_.stopping && !overrun_ && !NothingMoreComes() &&
-                          !(exchange.streaming() && mode.http_1_0);
+        mode.keep_alive = mode.keep_alive && !shared_.draining && !shared_.stopping && !overrun_ &&
+                          !NothingMoreComes() && !(exchange.streaming() && mode.http_1_0);
         if (!exchange.streaming()) co_return co_await WriteWhole(std::move(*head), mode);
         if (!co_await WriteStreamHead(*head, mode)) co_return false;
         head_sent = true;

@@ -44,7 +44,8 @@ struct HttpShared {
   std::shared_ptr<ByteBudget> outputs;  // memory of what clients have not yet read, above each one's own part
   MemoryAccount* connections_account = nullptr;
   MemoryAccount* outputs_account = nullptr;
-  bool stopping = false;
+  bool draining = false;  // every answer is its connection's last
+  bool stopping = false;  // and no request is read any more
 
   struct {
     std::atomic<uint64_t> connections{0}, refused{0}, malformed{0}, slow_readers{0}, disconnected{0};

@@ -169,8 +169,8 @@ HttpServerStats HttpServer::stats() const {
   return snapshot;
 }
 
-void HttpServer::StopAccepting() {
-  impl_->StopAccepting();
+void HttpServer::BeginDrain() {
+  asio::post(impl_->context, [this] { impl_->shared.draining = true; });
 }
 
 void HttpServer::Shutdown(std::chrono::steady_clock::time_point deadline) {

@@ -86,12 +86,12 @@ class HttpServer {
 
   HttpServerStats stats() const;
 
-  // Refuses new connections and closes idle ones; requests already received are answered, each connection
-  // closes after its answer.
-  void StopAccepting();
+  // Goes on accepting and answering, so that probes and late clients are told what happens, but from here on
+  // every answer is its connection's last: clients turn to other servers.
+  void BeginDrain();
 
-  // StopAccepting, then waits until all answers have left or `deadline`, closes what is left and joins the
-  // I/O thread. The handler is not called any more and posted tasks are dropped.
+  // Refuses new connections, closes idle ones, waits until all answers have left or `deadline`, closes what
+  // is left and joins the I/O thread. The handler is not called any more and posted tasks are dropped.
   void Shutdown(std::chrono::steady_clock::time_point deadline);
 
  private:

@@ -368,8 +368,23 @@ TEST_F(ServerLifecycleTest, ADrainLetsRunningRequestsFinishAndRefusesNewOnes) {
       "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n");  // busy, so that the drain leaves it open
   EXPECT_EQ(idle.Ask("GET", "/live").status, 200);
   std::thread drain([&] { server_->Drain(std::chrono::seconds(20)); });
-  EXPECT_TRUE(idle.ReadEnd()) << "an idle connection is closed";
-  EXPECT_FALSE(SocketClient(port()).connected());
+  const auto status = [&](const char* path) { return AskOnce(port(), "GET", path).status; };
+  WaitUntil([&] { return status("/ready") == 503; }, "the drain has begun");
+  EXPECT_EQ(status("/live"), 200) << "on a connection of its own: none is refused";
+  EXPECT_EQ(status("/metrics"), 200);
+  for (const char* path : {"/ready", "/health"}) {
+    const ClientResponse probe = AskOnce(port(), "GET", path);
+    EXPECT_EQ(probe.status, 503) << path;
+    EXPECT_THAT(probe.body, HasSubstr(R"("reason":"the server was told to stop)")) << path;
+  }
+  EXPECT_EQ(status("/v1/models"), 503);
+  const ClientResponse overloaded = AskOnce(port(), "POST", "/v1/messages", "{}");
+  EXPECT_EQ(overloaded.status, 529) << "in Anthropic's dialect";
+  EXPECT_TRUE(overloaded.headers.contains("retry-after"));
+  EXPECT_THAT(overloaded.body, HasSubstr(R"("type":"overloaded_error")"));
+  const ClientResponse kept = idle.Ask("GET", "/ready");
+  EXPECT_EQ(kept.status, 503) << "an idle connection is still served, once";
+  EXPECT_EQ(kept.headers.at("connection"), "close");
   const std::string body = Hello("");
   late.SendRaw("Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   const ClientResponse refused = late.Read();
@@ -380,6 +395,7 @@ TEST_F(ServerLifecycleTest, ADrainLetsRunningRequestsFinishAndRefusesNewOnes) {
   EXPECT_EQ(EventData(running.Read().body).back(), "[DONE]");
   EXPECT_TRUE(running.ReadEnd());
   drain.join();
+  EXPECT_FALSE(SocketClient(port()).connected());
 }
 
 TEST_F(ServerLifecycleTest, ADrainCancelsWhatTheDeadlineDoesNotLetFinish) {

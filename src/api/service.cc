@@ -178,6 +178,7 @@ struct Service::Impl {
   void Dispatch(Call call);
   const Route* FindRoute(Call& call, std::string& allowed) const;
   bool NeedsKey(const HttpRequest& request) const;
+  static bool AnswersWhileDraining(const Route& route);
   std::optional<ApiError> CheckKey(const HttpRequest& request) const;
   HttpHeaders CommonHeaders(const HttpRequest& request, const std::string& request_id) const;
   void Preflight(const Call& call);
@@ -237,6 +238,11 @@ struct Service::Impl {
 // Probes carry no keys.
 constexpr bool kOpen = false;
 
+// What probes say while the server drains.
+constexpr std::string_view kShuttingDown = "shutting down";
+constexpr std::string_view kShutdownReason =
+    "the server was told to stop: what is under way may finish, no new request is taken";
+
 std::span<const Service::Impl::Route> Service::Impl::Routes() {
   static constexpr Route kRoutes[] = {
       {{"POST", "/v1/chat/completions"}, &Impl::Chat},
@@ -268,11 +274,20 @@ std::span<const Service::Impl::Route> Service::Impl::Routes() {
   return kRoutes;
 }
 
+// Probes, and what tells how the drain goes on.
+bool Service::Impl::AnswersWhileDraining(const Route& route) {
+  return !route.needs_key || route.handler == &Impl::ServeMetrics || route.handler == &Impl::DescribeServer;
+}
+
 void Service::Impl::Dispatch(Call call) {
   if (cors.IsPreflight(call.request)) return Preflight(call);
   if (const std::optional<ApiError> error = CheckKey(call.request)) return RespondError(call, *error);
   std::string allowed;
   const Route* const route = FindRoute(call, allowed);
+  if (route != nullptr && draining.load() && !AnswersWhileDraining(*route)) {
+    return RespondError(
+        call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
+  }
   if (route != nullptr) return (this->*route->handler)(std::move(call));
   const std::string asked = fmt::format("{} {}", call.request.method, call.request.path);
   if (allowed.empty()) {
@@ -406,10 +421,6 @@ void Service::Impl::Work(Call call, std::function<Then(const Call&)> work) {
 }
 
 void Service::Impl::Generate(Call call, PrepareFn fn) {
-  if (draining.load()) {
-    return RespondError(
-        call, {ApiErrorKind::kDraining, "The server is shutting down and takes no new requests.", ""});
-  }
   const auto deadline = AnswerDeadline(call.request, call.origin.arrival, options.request_timeout_seconds);
   if (const ApiError* const error = std::get_if<ApiError>(&deadline)) return RespondError(call, *error);
   call.origin.deadline = std::get<0>(deadline);
@@ -449,15 +460,17 @@ void Service::Impl::GetModel(Call call) {
                       "model"});
 }
 
-// Answered from counters, whatever the engine is doing; always 200, because a server that computes is not
-// ill.
+// Answered from counters, whatever the engine is doing; 200 as long as requests are taken, because a server
+// that computes is not ill.
 void Service::Impl::Health(Call call) {
   const engine::EngineStats stats = engine.stats();
   const bool busy = stats.running > 0 || stats.waiting > 0;
   boost::json::object body;
-  body["status"] = "ok";
+  const bool ending = draining.load();
+  body["status"] = ending ? kShuttingDown : "ok";
+  if (ending) body["reason"] = kShutdownReason;
   body["state"] = stats.stuck ? "stuck" : busy ? "busy" : "idle";
-  body["draining"] = draining.load();
+  body["draining"] = ending;
   body["running"] = stats.running;
   body["waiting"] = stats.waiting;
   body["steps"] = stats.steps_total;
@@ -466,7 +479,7 @@ void Service::Impl::Health(Call call) {
   body["seconds_since_progress"] = stats.seconds_since_progress;
   body["queue_seconds"] = engine::QueueSeconds(stats).value_or(0);
   if (ledger != nullptr) body["memory"] = MemoryJson(*ledger);
-  RespondJson(call, boost::json::serialize(body));
+  RespondJson(call, boost::json::serialize(body), ending ? 503 : 200);
 }
 
 // While others' tokens come, they are the proof and no probe stands in the queue; an idle engine makes one.
@@ -485,10 +498,14 @@ void Service::Impl::Load(Call call) {
 }
 
 void Service::Impl::Ready(Call call) {
-  if (draining.load()) return RespondJson(call, StatusJson("shutting down"), 503);
+  boost::json::object body;
+  if (draining.load()) {
+    body["status"] = kShuttingDown;
+    body["reason"] = kShutdownReason;
+    return RespondJson(call, boost::json::serialize(body), 503);
+  }
   const engine::EngineStats stats = engine.stats();
   if (!stats.stuck) return RespondJson(call, StatusJson("ready"));
-  boost::json::object body;
   body["status"] = "stuck";
   body["reason"] = fmt::format("the engine has made no progress for {:.0f} s", stats.seconds_since_progress);
   RespondJson(call, boost::json::serialize(body), 503);
@@ -517,12 +534,11 @@ Service::~Service() = default;
 
 std::vector<PlannedMemory> Service::PlanMemory(const ServiceOptions& options, int64_t max_model_len,
                                                int max_num_seqs) {
-  return {
-      {"requests being decoded", AllDecodingBytes(options.max_body_bytes), "max-body-size"},
-      {"answers in progress",
-       AnswerBudget::PlanBytes(options.max_answers_bytes, max_model_len, max_num_seqs, options.max_queue),
-       "max-answers-size, max-num-seqs x max-model-len, max-queue"},
-      {"answers remembered", options.replay_bytes, "replay-size"}};
+  return {{"requests being decoded", AllDecodingBytes(options.max_body_bytes), "max-body-size"},
+          {"answers in progress",
+           AnswerBudget::PlanBytes(options.max_answers_bytes, max_model_len, max_num_seqs, options.max_queue),
+           "max-answers-size, max-num-seqs x max-model-len, max-queue"},
+          {"answers remembered", options.replay_bytes, "replay-size"}};
 }
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
