@@ -23,4 +23,11 @@ Status CheckTokenizer(const text::Tokenizer& tokenizer, const formats::ModelConf
   return {};
 }
 
+Result<text::Tokenizer> LoadTokenizerOf(const std::filesystem::path& dir,
+                                        const formats::ModelConfig& config) {
+  MILLRACE_ASSIGN_OR_RETURN(text::Tokenizer tokenizer, text::Tokenizer::Load(dir));
+  MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, config));
+  return tokenizer;
+}
+
 }  // namespace millrace::app

@@ -13,6 +13,7 @@
 
 #include "app/byte_size.h"
 #include "app/card_serving.h"
+#include "app/check_tokenizer.h"
 #include "app/commands.h"
 #include "app/plan_report.h"
 #include "app/serve_flags.h"
@@ -20,6 +21,8 @@
 #include "app/settings.h"
 #include "formats/hf_config.h"
 #include "model/checkpoint.h"
+#include "text/chat_prompt.h"
+#include "text/tokenizer.h"
 
 namespace millrace::app {
 namespace {
@@ -169,6 +172,16 @@ Result<ServingOptions> CompleteOptions(CLI::App& command, PlanFlags& flags, cons
   return ToServingOptions(flags.serve);
 }
 
+// Refuses what serve would refuse, in its words and order, from headers alone: of the scales, only those are
+// read that take no time.
+Status CheckCheckpoint(const std::string& dir, const formats::ModelConfig& config) {
+  MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, LoadTokenizerOf(dir, config));
+  const auto encoder = text::ChatEncoder::Create(tokenizer);
+  if (!encoder.ok()) return encoder.error();
+  const auto checkpoint = model::Checkpoint::Open(dir, model::ScaleScan::kDense);
+  return checkpoint.ok() ? Status() : checkpoint.error();
+}
+
 int Run(CLI::App& command, PlanFlags& flags) {
   const Result<ConfigFiles> files = SortConfigs(flags.configs);
   if (!files.ok()) return ReportUsage(files.error());
@@ -177,6 +190,10 @@ int Run(CLI::App& command, PlanFlags& flags) {
   const auto config = files->model.empty() ? model::Checkpoint::ReadConfig(flags.serve.checkpoint)
                                            : formats::ReadHfConfig(files->model);
   if (!config.ok()) return ReportStatus(config.error());
+  if (files->model.empty()) {
+    const Status checked = CheckCheckpoint(flags.serve.checkpoint, *config);
+    if (!checked.ok()) return ReportStatus(checked.error());
+  }
   const Result<int> status =
       flags.devices.empty() ? PlanOnHost(flags, *config, *serving) : PlanOnCards(flags, *config, *serving);
   // Usage counts even here: a value that this model does not allow, --max-model-len above its limit.

@@ -22,6 +22,7 @@ namespace {
 namespace json = boost::json;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kReleased = " --config " MILLRACE_SOURCE_DIR "/tests/data/config/released.json ";
 const std::string kMini = " " MILLRACE_SOURCE_DIR "/models/mini ";
@@ -162,6 +163,27 @@ TEST(PlanCommand, PlansWhatServeWouldWithTheSameEnvironmentAndFiles) {
   EXPECT_EQ(empty.status, 2);
   const Finished misspelt = RunShell("MILLRACE_MAX_NUM_SEQ=3 " + kMillrace + " plan" + kReleased);
   EXPECT_THAT(misspelt.output, HasSubstr("MILLRACE_MAX_NUM_SEQ stands for no flag: did you mean"));
+}
+
+// What serve would not start with is refused by both, in the same words, and before serve maps a weight.
+TEST(PlanCommand, RefusesTheCheckpointsThatServeRefuses) {
+  const auto refusal = [](const std::string& spoil, const std::string& words) {
+    const formats::ScratchDir dir;
+    const std::string copy = (dir.path() / "mini").string();
+    const Finished copied = RunShell("cp -r" + kMini + copy + " && cd " + copy + " && " + spoil);
+    ASSERT_EQ(copied.status, 0) << copied.output;
+    const Finished plan = RunShell(kMillrace + " plan " + copy);
+    EXPECT_EQ(plan.status, 1) << spoil;
+    EXPECT_THAT(plan.output, HasSubstr(words));
+    EXPECT_THAT(plan.output, Not(HasSubstr("fits:"))) << spoil;
+    const Finished serve = RunShell(kMillrace + " serve " + copy + " --port 0 --threads 1 --log-level info");
+    EXPECT_EQ(serve.status, 1) << spoil;
+    EXPECT_THAT(serve.output, HasSubstr(plan.output));
+    EXPECT_THAT(serve.output, Not(HasSubstr("n-gram tables: "))) << spoil;
+  };
+  refusal("f=$(ls *.safetensors | tail -1) && truncate -s -1 $f", "bytes");
+  refusal("rm tokenizer.json", "tokenizer.json");
+  refusal("sed -i 's/\"vocab_size\": *[0-9]*/\"vocab_size\": 1275/' config.json", "vocab_size is 1275");
 }
 
 // Defaults alone must do, whatever the model's limits are.

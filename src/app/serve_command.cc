@@ -138,13 +138,15 @@ Status Serve(const ServeFlags& flags, const ServingOptions& asked) {
   const ServingOptions& options = plan.options;
   fmt::print("{}", ServingPlanText(plan));
   std::fflush(stdout);
+  // First of all: without it, minutes of loading would be for nothing.
+  MILLRACE_ASSIGN_OR_RETURN(const formats::ModelConfig config,
+                            model::Checkpoint::ReadConfig(flags.checkpoint));
+  MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, LoadTokenizerOf(flags.checkpoint, config));
+  MILLRACE_ASSIGN_OR_RETURN(const text::ChatEncoder encoder, text::ChatEncoder::Create(tokenizer));
   MILLRACE_ASSIGN_OR_RETURN(engine::LoadedModel loaded,
                             engine::LoadStepModel(flags.checkpoint, options.load));
   // Ends before the ledger, in which what its connections still hold is given back.
   const std::unique_ptr<api::HttpServer> http = std::move(bound);
-  MILLRACE_ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::Load(flags.checkpoint));
-  MILLRACE_ASSIGN_OR_RETURN(const text::ChatEncoder encoder, text::ChatEncoder::Create(tokenizer));
-  MILLRACE_RETURN_IF_ERROR(CheckTokenizer(tokenizer, loaded.checkpoint->config()));
   const HeldMemory held = HoldProcessMemory(plan, *loaded.ledger);
   engine::Engine engine(std::move(loaded.model), options.engine, loaded.ledger.get());
   NoteClampedDefaults(flags, engine.max_model_len());
