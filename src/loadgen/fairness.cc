@@ -120,10 +120,10 @@ class Fairness {
 
   std::string ServesTooFew(std::string_view who) const {
     return fmt::format(
-        "{} got the first text only after another answer had ended: with fewer places than {} sequences (the "
-        "streams, the long prompts and the short one; millrace: --max-num-seqs {}) requests wait for one, "
-        "and "
-        "that wait is what was measured",
+        "{} got the first text only after another answer had ended; a server with places for fewer than {} "
+        "sequences (streams, long prompts and the short one; millrace: --max-num-seqs {}) makes them wait "
+        "for "
+        "one, and then that wait is what was measured",
         who, Sequences(), Sequences());
   }
   int Sequences() const { return options_.decode_streams + options_.long_prompts + 1; }
