@@ -21,7 +21,10 @@ Error Invalid(std::string_view message) {
 
 Result<ChatDefaults> ParseChatDefaults(std::string_view json) {
   auto parsed = ParseJsonBody(json);
-  if (const ApiError* const error = std::get_if<ApiError>(&parsed)) return Invalid(error->message);
+  if (std::holds_alternative<ApiError>(parsed)) {
+    return Invalid(fmt::format(
+        "'{}' is not a JSON object, as {{\"thinking\": true}} is (in a shell it has to be quoted)", json));
+  }
   const auto& object = std::get<text::OrderedJson>(parsed);
   for (const text::OrderedJson::Member& member : *object.if_object()) {
     const std::string& key = member.key;

@@ -68,14 +68,31 @@ void NormalizeFlags(std::vector<std::string>& args) {
   }
 }
 
-std::string UnknownFlagMessage(const CLI::App& command, std::string_view typed) {
-  const std::string_view name = NameOf(typed);
-  const std::string nearest = NearestName(name, LongFlags(command));
+std::string CommandPath(const CLI::App& command) {
   std::string path = command.get_name();
   for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent())
     path = above->get_name() + " " + path;
-  return fmt::format("unknown flag '{}'{}; '{} --help' lists all", name,
-                     nearest.empty() ? "" : fmt::format(": did you mean {}?", nearest), path);
+  return path;
+}
+
+std::string UnknownFlagMessage(const CLI::App& command, std::string_view typed) {
+  const std::string_view name = NameOf(typed);
+  const std::string nearest = NearestName(name, LongFlags(command));
+  return fmt::format("unknown flag '{}'{} '{} --help' lists all", name,
+                     nearest.empty() ? ";" : fmt::format(": did you mean {}?", nearest),
+                     CommandPath(command));
+}
+
+std::string InTypedWords(const CLI::App& command, std::span<const std::string> args, std::string message) {
+  const size_t end = message.find(": ");
+  const CLI::Option* const option =
+      end == std::string::npos ? nullptr : command.get_option_no_throw(message.substr(0, end));
+  if (option == nullptr) return message;
+  for (const std::string& arg : args) {
+    const std::string typed(NameOf(arg));
+    if (typed.starts_with('-') && option->check_name(typed)) return typed + message.substr(end);
+  }
+  return message;
 }
 
 }  // namespace millrace::app

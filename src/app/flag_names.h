@@ -25,4 +25,11 @@ void NormalizeFlags(std::vector<std::string>& args);
 // "unknown flag '--prot'; did you mean --port? 'millrace serve --help' lists all"
 std::string UnknownFlagMessage(const CLI::App& command, std::string_view typed);
 
+// "millrace bench serve".
+std::string CommandPath(const CLI::App& command);
+
+// The parser's message about one option, "--tensor-parallel-size: ...", with the option's name as it stands
+// in `args`, "--tp: ..."; other messages as they are.
+std::string InTypedWords(const CLI::App& command, std::span<const std::string> args, std::string message);
+
 }  // namespace millrace::app

@@ -149,7 +149,7 @@ TEST_F(InspectCommand, DamageToTheTextModelIsCalledARefusal) {
 TEST_F(InspectCommand, UnreadableInputExitsWithOneAndASentence) {
   const Outcome outcome = Millrace({"inspect", "/nonexistent"});
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("millrace: /nonexistent: not a directory"));
+  EXPECT_THAT(outcome.err, HasSubstr("millrace: /nonexistent does not exist"));
 }
 
 TEST_F(InspectCommand, WrongUsageExitsWithTwo) {

@@ -131,9 +131,9 @@ std::string TextOfReport(const CheckpointReport& report) {
                        WithThousands(CountOf(report, component)), verdict.meaning);
   }
   if (report.disagreements.empty()) return out + "\nnothing disagrees\n";
-  out += fmt::format("\n{} disagreements; config.json asks for {} tensors, {} bytes\n",
-                     WithThousands(report.disagreements.size()), WithThousands(report.config_tensors),
-                     WithThousands(report.config_bytes));
+  out += fmt::format("\n{} disagreement{}; config.json asks for {} tensors, {} bytes\n",
+                     WithThousands(report.disagreements.size()), report.disagreements.size() == 1 ? "" : "s",
+                     WithThousands(report.config_tensors), WithThousands(report.config_bytes));
   for (const model::Disagreement& disagreement : report.disagreements)
     out += fmt::format("{}: {}\n", model::ComponentName(disagreement.component), disagreement.Text());
   return out;

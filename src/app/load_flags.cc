@@ -19,7 +19,7 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 
 void AddLoadFlags(CLI::App& command, LoadFlags& flags) {
   constexpr double kMaxSeconds = 30 * 24 * 3600;
-  command.add_option("url,--base-url", flags.url, "The server, http://HOST:PORT")->required();
+  command.add_option("url,--base-url", flags.url, "The server, http://HOST:PORT");
   command.add_option("--model,-m", flags.model, "Model to ask for; without it the first of /v1/models");
   command.add_option("--api-key", flags.api_keys.keys,
                      "Key of the server; other users of the machine see it");
@@ -54,6 +54,10 @@ void AddLoadFlags(CLI::App& command, LoadFlags& flags) {
 
 Result<loadgen::LoadSessionOptions> ToSessionOptions(const LoadFlags& flags, const Environment& environment) {
   loadgen::LoadSessionOptions options;
+  if (flags.url.empty()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "the server's URL is required, as in 'millrace bench serve http://127.0.0.1:8000'");
+  }
   MILLRACE_ASSIGN_OR_RETURN(options.http.url, loadgen::ServerUrl::Parse(flags.url));
   const Result<CollectedKeys> keys = CollectApiKeys(flags.api_keys, environment);
   if (!keys.ok()) return Error(ErrorCode::kInvalidArgument, keys.error().message());

@@ -58,20 +58,24 @@ int main(int argc, char** argv) {
     std::vector<std::string> names;
     for (const CLI::App* command : commands) names.push_back(command->get_name());
     const std::string nearest = millrace::app::NearestName(argv[1], names);
-    std::fprintf(stderr, "millrace: unknown command '%s'%s; millrace --help lists them\n", argv[1],
-                 nearest.empty() ? "" : (": did you mean " + nearest + "?").c_str());
+    std::fprintf(stderr, "millrace: unknown command '%s'%s millrace --help lists them\n", argv[1],
+                 nearest.empty() ? ";" : (": did you mean " + nearest + "?").c_str());
     return 2;
   }
   std::vector<std::string> args(argv + 1, argv + argc);
   millrace::app::NormalizeFlags(args);
+  const std::vector<std::string> typed = args;
   std::ranges::reverse(args);  // as the parser takes them
   try {
     root.parse(args);
   } catch (const CLI::ExtrasError&) {
     return ReportExtras(root);
   } catch (const CLI::ParseError& error) {
-    const int status = root.exit(error);
-    return status == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return root.exit(error);  // help and version
+    const std::string message = millrace::app::InTypedWords(InnermostCommand(root), typed, error.what());
+    std::fprintf(stderr, "millrace: %s\n'%s --help' tells more\n", message.c_str(),
+                 millrace::app::CommandPath(InnermostCommand(root)).c_str());
+    return 2;
   }
   // What a library throws (memory, threads, the file system) ends like any other failure.
   try {

@@ -89,7 +89,15 @@ void AddModelFlags(CLI::App& command, ServeFlags& flags) {
 
 // "auto" or a number.
 void AddMaxNumSeqs(CLI::App& command, ServeFlags& flags) {
-  const CLI::Range range(1, engine::kMaxNumSeqs);
+  const CLI::Validator number_or_auto(
+      [](const std::string& text) {
+        int number = 0;
+        const bool fits = text == "auto" || (CLI::detail::lexical_cast(text, number) && number >= 1 &&
+                                             number <= engine::kMaxNumSeqs);
+        return fits ? std::string()
+                    : fmt::format("'{}' is no number from 1 to {}, nor auto", text, engine::kMaxNumSeqs);
+      },
+      "");
   command
       .add_option_function<std::string>(
           "--max-num-seqs,--max-running-requests,--parallel,--concurrency,--batched-session",
@@ -99,7 +107,7 @@ void AddMaxNumSeqs(CLI::App& command, ServeFlags& flags) {
             if (text != "auto" && CLI::detail::lexical_cast(text, number)) flags.max_num_seqs = number;
           },
           "Sequences served at once; auto: as many as fit, once --max-model-len is decided")
-      ->check(CLI::IsMember({"auto"}) | range)
+      ->check(number_or_auto)
       ->type_name("N|auto")
       ->default_str(std::to_string(*flags.max_num_seqs))
       ->group(kModel);
@@ -261,6 +269,7 @@ void AddAccessFlags(CLI::App& command, ServeFlags& flags) {
       ->capture_default_str()
       ->group(kAccess);
   command.add_option("--port", flags.http.port, "0: any free port; the ready line names it")
+      ->check(CLI::Range(0, 65535))
       ->capture_default_str()
       ->group(kAccess);
   command.add_option("--listen", flags.listen, "HOST:PORT, instead of both")->group(kAccess);
@@ -285,9 +294,10 @@ void AddLimitFlags(CLI::App& command, ServeFlags& flags) {
   AddBytes(command, "--max-body-size", http.max_body_bytes, "A request's body; larger ones are answered 413");
   AddBytes(command, "--max-bodies-size", http.max_bodies_bytes,
            "All bodies being read or not yet decoded; more are answered 503");
-  AddBytes(command, "--max-answers-size", flags.max_answers_bytes,
-           "Of all answers under way, for what lists and choices take beyond an answer's text; requests that may "
-           "take more than is left are answered 429, or 400");
+  AddBytes(
+      command, "--max-answers-size", flags.max_answers_bytes,
+      "Of all answers under way, for what lists and choices take beyond an answer's text; requests that may "
+      "take more than is left are answered 429, or 400");
   AddBytes(command, "--replay-size", flags.replay_bytes,
            "Answers kept so that later prompts repeat them token for token; 0: none", /*least=*/0);
   AddBytes(command, "--max-header-size", http.max_header_bytes,

@@ -20,6 +20,7 @@
 #include "app/flag_names.h"
 #include "app/program_testing.h"
 #include "app/settings.h"
+#include "formats/scratch_dir.h"
 
 namespace millrace::app {
 namespace {
@@ -353,10 +354,35 @@ TEST(ServeProgram, AnUnknownFlagIsRefusedWithTheNearest) {
   const Finished unknown = RunShell(kMillrace + " serve models/mini --max-num-seq 4");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_EQ(unknown.output,
-            "millrace: unknown flag '--max-num-seq': did you mean --max-num-seqs?; 'millrace serve --help' "
+            "millrace: unknown flag '--max-num-seq': did you mean --max-num-seqs? 'millrace serve --help' "
             "lists all\n");
   EXPECT_EQ(RunShell(kMillrace + " serve").status, 2);
   EXPECT_THAT(RunShell(kMillrace + " serv").output, HasSubstr("did you mean serve?"));
+}
+
+TEST(ServeProgram, AWrongCommandLineIsToldInItsOwnWords) {
+  const formats::ScratchDir dir;
+  dir.Write("config.json", " {\"model_type\": \"x\"}");
+  const auto refused = [](const std::string& arguments, const std::string& words) {
+    const Finished finished = RunShell(kMillrace + " " + arguments);
+    EXPECT_EQ(finished.status, 2) << arguments;
+    EXPECT_THAT(finished.output, testing::StartsWith("millrace: " + words)) << arguments;
+  };
+  refused("serve /nowhere --port 80000", "--port: Value 80000 not in range");
+  refused("serve /nowhere --port abc", "--port: Value abc not in range");
+  refused("serve /nowhere --max-num-seqs 0", "--max-num-seqs: '0' is no number from 1 to ");
+  refused("serve /nowhere --parallel=many", "--parallel: 'many' is no number from 1 to ");
+  refused("serve /nowhere --tp 2", "--tp: 2 not in {1}");
+  refused("serve /nowhere --tensor_parallel_size 2", "--tensor-parallel-size: 2 not in {1}");
+  refused("serve /nowhere --config " + (dir.path() / "config.json").string(),
+          (dir.path() / "config.json").string() + " is JSON, as the config.json of a model is");
+  refused("serve /nowhere --default-chat-template-kwargs '{bad'",
+          "--default-chat-template-kwargs: '{bad' is not a JSON object");
+  refused("bench serve", "the server's URL is required");
+  refused("bench soak", "the server's URL is required");
+  refused("bench", "A subcommand is required");
+  EXPECT_THAT(RunShell(kMillrace + " plan /nonexistent").output,
+              testing::StartsWith("millrace: /nonexistent does not exist"));
 }
 
 TEST(ServeProgram, PrintsItsConfigurationWithoutKeys) {

@@ -119,6 +119,15 @@ Status Settings::ApplyEnvironment(const Environment& environment) {
 
 Status Settings::ApplyFile(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, formats::ReadTextFile(path, kMaxConfigBytes));
+  if (const size_t first = text.find_first_not_of(" \t\r\n");
+      first != std::string::npos && text[first] == '{') {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} is JSON, as the config.json of a model is; a file of settings has "
+                    "'flag: value' lines. The model is given by its directory, as in 'millrace serve "
+                    "DIRECTORY'",
+                    path));
+  }
   const Result<std::vector<ConfigEntry>> entries = ParseConfig(text);
   if (!entries.ok())
     return Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, entries.error().message()));

@@ -138,6 +138,10 @@ Result<std::unique_ptr<Checkpoint::Impl>> Checkpoint::Load(const fs::path& dir, 
 
 Result<formats::ModelConfig> Checkpoint::ReadConfig(const fs::path& dir) {
   std::error_code error;
+  if (!fs::exists(dir, error) && !error) {
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("{} does not exist; expected a checkpoint directory", dir.string()));
+  }
   if (!fs::is_directory(dir, error))
     return Error(ErrorCode::kNotFound,
                  fmt::format("{}: not a directory; expected a checkpoint directory with "

@@ -417,7 +417,7 @@ TEST(CheckpointFault, NothingToCompareIsAnError) {
     EXPECT_FALSE(report.ok());
     return report.ok() ? std::string() : report.error().message();
   };
-  EXPECT_THAT(message("/nonexistent/checkpoint"), HasSubstr("/nonexistent/checkpoint: not a directory"));
+  EXPECT_THAT(message("/nonexistent/checkpoint"), HasSubstr("/nonexistent/checkpoint does not exist"));
   DamagedCheckpoint checkpoint;
   std::filesystem::remove(checkpoint.path() / kIndexFileName);
   EXPECT_THAT(message(checkpoint.path()), HasSubstr(std::string(kIndexFileName)));

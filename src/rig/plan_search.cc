@@ -16,7 +16,9 @@ std::vector<int64_t> ValuesOf(std::span<const PlanSetting> settings) {
 }
 
 std::string Count(int64_t n, const std::string& unit) {
-  return fmt::format("{} {}", WithThousands(static_cast<uint64_t>(n)), unit);
+  // Units are plurals: "sequences".
+  return fmt::format("{} {}", WithThousands(static_cast<uint64_t>(n)),
+                     n == 1 ? unit.substr(0, unit.size() - 1) : unit);
 }
 
 // The setting that keeps most of its value when it alone is lowered.

@@ -76,7 +76,7 @@ TEST(PlanVerdict, NamesWhatBindsAndWhatTheNextStepCosts) {
   const std::string text = VerdictText(*verdict);
   EXPECT_THAT(text, HasSubstr("headroom 5 B"));
   EXPECT_THAT(text, HasSubstr("the next 8 tokens of --max-model-len would need 16 B: too much"));
-  EXPECT_THAT(text, HasSubstr("the next 1 sequences of --max-num-seqs would need 90 B: too much"));
+  EXPECT_THAT(text, HasSubstr("the next 1 sequence of --max-num-seqs would need 90 B: too much"));
 
   const auto roomy = Judge(Model, Settings(1000, 2), Budget(100'000));
   EXPECT_EQ(roomy->binding(), nullptr);
