@@ -14,6 +14,8 @@ namespace millrace::api {
 struct FormatMemory {
   uint64_t fixed_bytes = 0;  // whatever the answer becomes
   int copies = 1;  // of the answer's log-probabilities, that are there at once when its end is written
+  int text_copies =
+      3;  // of the answer's text, each with as much as a string holds ahead, while its end is written
   bool keeps_stream = false;  // what was streamed is kept, because its end says it again
 };
 

@@ -16,7 +16,7 @@ constexpr uint64_t kStepBytes = 64 * kKiB;
 
 AnswerBudget::AnswerBudget(uint64_t shared_bytes, int64_t max_model_len, MemoryAccount* account)
     : shared_bytes_(shared_bytes),
-      writing_bytes_(static_cast<uint64_t>(max_model_len) * kAnswerBytesPerToken),
+      writing_bytes_(static_cast<uint64_t>(max_model_len) * kWritingBytesPerToken),
       account_(account),
       shared_(ByteBudget::Create(shared_bytes)) {
   if (account != nullptr) shared_->SetAccount(*account);
@@ -25,7 +25,8 @@ AnswerBudget::AnswerBudget(uint64_t shared_bytes, int64_t max_model_len, MemoryA
 uint64_t AnswerBudget::PlanBytes(uint64_t shared_bytes, int64_t max_model_len, int max_num_seqs,
                                  int max_queue) {
   const auto sequences = static_cast<uint64_t>(max_num_seqs);
-  return shared_bytes + (sequences + 1) * static_cast<uint64_t>(max_model_len) * kAnswerBytesPerToken +
+  const auto length = static_cast<uint64_t>(max_model_len);
+  return shared_bytes + (sequences * kAnswerBytesPerToken + kWritingBytesPerToken) * length +
          (sequences + static_cast<uint64_t>(max_queue)) * kAnswerBytesPerSequence;
 }
 

@@ -11,15 +11,18 @@ namespace millrace::api {
 // What a token of a running sequence may take of its answer's memory: its id, its text, with what strings and
 // vectors grow ahead.
 inline constexpr uint64_t kAnswerBytesPerToken = 32;
+// What writing the end of the one answer that is written at a time may take beside, for each of its tokens:
+// texts of 6 bytes, in as many copies as the dialect that says them most often (FormatMemory::text_copies).
+inline constexpr uint64_t kWritingBytesPerToken = 120;
 // What a sequence takes before its first token, waiting or running: parser, matchers, sinks.
 inline constexpr uint64_t kAnswerBytesPerSequence = 4096;
 
 // Memory of the answers that are under way, from their first token until they are sent.
 //
-// Every sequence that runs has its part by the plan, kAnswerBytesPerToken for each token it can have, and so
-// has the one answer that is being written at a time: nothing is reserved for these. Whatever an answer takes
-// beyond (log-probabilities, finished choices that wait for the others, tokens with long texts) is
-// reserved of a part of fixed size that all share. One thread; reservations may end on any.
+// Every sequence that runs has its part by the plan, kAnswerBytesPerToken for each token it can have, and the
+// one answer that is being written at a time kWritingBytesPerToken: nothing is reserved for these. Whatever
+// an answer takes beyond (log-probabilities, finished choices that wait for the others, tokens with long
+// texts) is reserved of a part of fixed size that all share. One thread; reservations may end on any.
 class AnswerBudget {
  public:
   // `account` (optional) outlives the budget.

@@ -39,7 +39,11 @@ AnswerNeeds NeedsOf(const AnswerShape& shape) {
     needs.fixed_bytes += shape.sequences * kWaitingEvents * KeptBytes(alternatives);
   }
   // Choices wait for the last of them, and are written together.
-  if (shape.sequences > 1 && !shape.stream) needs.bytes_per_token += 2 * kAnswerBytesPerToken;
+  if (shape.sequences > 1 && !shape.stream) {
+    constexpr uint64_t kGrowth = 2;
+    needs.bytes_per_token +=
+        kAnswerBytesPerToken + kGrowth * kUsualBytes * static_cast<uint64_t>(shape.format.text_copies);
+  }
   return needs;
 }
 

@@ -498,11 +498,10 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   // What it takes to write the end of the answer, beside its log-probabilities: texts as values, as text, and
   // where the text grows.
   int64_t WritingBytes() const {
-    constexpr int kLeastCopies = 3;  // of TextBytes, which has what strings grow ahead in it
     if (prepared_.stream && !shape_.format.keeps_stream) return 0;
     int64_t bytes = 0;
     for (const Choice& choice : choices_) bytes += choice.text_bytes;
-    return std::max(kLeastCopies, shape_.format.copies) * bytes;
+    return shape_.format.text_copies * bytes;
   }
 
   TokenUsage Usage() const {

@@ -4,6 +4,14 @@
 
 namespace millrace::api {
 
+std::string Enclosed(char open, std::string_view json, char close) {
+  std::string enclosed;
+  enclosed.reserve(json.size() + 2);
+  enclosed += open;
+  enclosed += json;
+  return enclosed += close;
+}
+
 void JsonObjectText::Key(std::string_view key) {
   if (!members_.empty()) members_ += ',';
   members_ += '"';
@@ -12,7 +20,10 @@ void JsonObjectText::Key(std::string_view key) {
 }
 
 JsonObjectText& JsonObjectText::Text(std::string_view key, std::string_view text) {
+  // So that what is escaped makes a long text grow once at most.
+  constexpr size_t kEscaped = 4;
   Key(key);
+  members_.reserve(members_.size() + text.size() + text.size() / kEscaped + 2);
   members_ += '"';
   text::AppendJsonEscaped(text, members_);
   members_ += '"';

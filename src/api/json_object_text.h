@@ -6,6 +6,9 @@
 
 namespace millrace::api {
 
+// `json` between two brackets, in a string that holds nothing ahead: it may be a whole answer.
+std::string Enclosed(char open, std::string_view json, char close);
+
 // Writes one JSON object as text, members in the order of the calls. For formats that repeat large parts,
 // which are written once and then copied. Texts are valid UTF-8, keys need no escaping.
 class JsonObjectText {
@@ -21,7 +24,7 @@ class JsonObjectText {
 
   // Without the braces.
   const std::string& Members() const { return members_; }
-  std::string Object() const { return "{" + members_ + "}"; }
+  std::string Object() const { return Enclosed('{', members_, '}'); }
 
  private:
   void Key(std::string_view key);

@@ -216,6 +216,9 @@ class ChatFormat final : public OpenAiFormat {
   explicit ChatFormat(OpenAiHead head)
       : OpenAiFormat(std::move(head), "chat.completion", "chat.completion.chunk") {}
 
+  // Reasoning stands there under two names.
+  FormatMemory memory(bool /*stream*/) const override { return {.text_copies = 7}; }
+
  private:
   void AppendWholeChoice(size_t choice, const FinishedChoice& finished, std::string& out) override {
     json::object message;
@@ -323,7 +326,7 @@ class CompletionFormat final : public OpenAiFormat {
     constexpr uint64_t kCopies = 5;
     uint64_t bytes = 0;
     for (const std::string& text : echo_) bytes += kCopies * text.size();
-    return {.fixed_bytes = bytes};
+    return {.fixed_bytes = bytes, .text_copies = 4};
   }
 
  private:

@@ -25,7 +25,7 @@ constexpr std::string_view kIncomplete = "incomplete";
 constexpr std::string_view kFailed = "failed";
 
 std::string Array(std::string_view items) {
-  return fmt::format("[{}]", items);
+  return Enclosed('[', items, ']');
 }
 
 void AppendItem(std::string& items, std::string_view item) {
@@ -171,15 +171,18 @@ std::string ResponsesFormat::Seal(std::string_view reasoning) const {
 }
 
 // Measured, with what strings hold ahead while they grow: the events that end a stream say a message four
-// times, in layers that are text each. What the client has sent stands in every response object.
+// times, in layers that are text each, and what is sealed goes with each. What the client has sent stands in
+// every response object.
 FormatMemory ResponsesFormat::memory(bool stream) const {
   constexpr uint64_t kSmall = 64 << 10;
   constexpr uint64_t kEchoCopies = 6;
   constexpr int kStreamCopies = 12;
   constexpr int kWholeCopies = 5;
+  const int text_copies = (stream ? 7 : 4) + (head_.seal_reasoning ? 3 : 0);
   const uint64_t echo = head_.echo.size();
   return {.fixed_bytes = echo > kSmall ? (1 + kEchoCopies) * echo : echo,
           .copies = stream ? kStreamCopies : kWholeCopies,
+          .text_copies = text_copies,
           .keeps_stream = true};
 }
 
@@ -268,9 +271,15 @@ std::string ResponsesFormat::Filler() {
 }
 
 std::string ResponsesFormat::Event(std::string_view type, const JsonObjectText& members) {
-  JsonObjectText event;
-  event.Text("type", type).Int("sequence_number", sequence_number_++).Append(members.Members());
-  return fmt::format("event: {}\ndata: {}\n\n", type, event.Object());
+  std::string event = fmt::format(R"(event: {}
+data: {{"type":"{}","sequence_number":{})",
+                                  type, type, sequence_number_++);
+  // In one piece: members may be the whole answer.
+  constexpr size_t kPunctuation = 4;
+  event.reserve(event.size() + members.Members().size() + kPunctuation);
+  if (!members.Members().empty()) event += ',';
+  event += members.Members();
+  return event += "}\n\n";
 }
 
 std::string ResponsesFormat::ResponseEvent(std::string_view type, std::string_view response) {
@@ -335,9 +344,12 @@ std::string ResponsesFormat::AppendCall(const CallDelta& call) {
 
 std::string ResponsesFormat::CloseText(std::string_view status) {
   const bool reasoning = open_->kind == Kind::kReasoning;
-  JsonObjectText text = Place().Text("text", open_->text);
-  if (!reasoning) text.Json("logprobs", Array(open_->logprobs));
-  std::string events = Event(reasoning ? "response.reasoning_text.done" : "response.output_text.done", text);
+  std::string events;
+  {
+    JsonObjectText text = Place().Text("text", open_->text);
+    if (!reasoning) text.Json("logprobs", Array(open_->logprobs));
+    events = Event(reasoning ? "response.reasoning_text.done" : "response.output_text.done", text);
+  }
   const std::string part = open_->Part();
   events += Event("response.content_part.done", Place().Json("part", part));
   return events += Done(reasoning ? ReasoningItemJson(open_->id, Array(part), Seal(open_->text), status)
@@ -360,11 +372,10 @@ std::string ResponsesFormat::CloseCall() {
 }
 
 std::string ResponsesFormat::Done(std::string_view item) {
-  AppendItem(items_, item);
-  std::string event = Event("response.output_item.done",
-                            JsonObjectText().Int("output_index", output_index_++).Json("item", item));
   open_.reset();
-  return event;
+  AppendItem(items_, item);
+  return Event("response.output_item.done",
+               JsonObjectText().Int("output_index", output_index_++).Json("item", item));
 }
 
 }  // namespace

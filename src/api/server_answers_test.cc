@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -28,6 +29,13 @@ std::string Hello(const std::string& fields) {
   return R"({"messages":[{"role":"user","content":"Hello!"}],"thinking":{"type":"disabled"})" + fields + "}";
 }
 
+// Of more than 4,000 tokens.
+std::string LongText() {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "The answer to this is a long one. ";
+  return text;
+}
+
 class ServerAnswersMemoryTest : public ServerAnswersTest {
  protected:
   void StartWith(size_t answers_bytes, size_t unread_bytes = size_t{64} << 20) {
@@ -45,6 +53,32 @@ class ServerAnswersMemoryTest : public ServerAnswersTest {
     const size_t at = refused.body.find(word);
     EXPECT_NE(at, std::string::npos) << refused.body;
     return at == std::string::npos ? 1 : std::stoi(refused.body.substr(at + word.size()));
+  }
+
+  // Until it is too full for one more token with log-probabilities: the requests that have got the parts.
+  std::vector<std::unique_ptr<SocketClient>> FillTheBudget() {
+    std::vector<std::unique_ptr<SocketClient>> holders;
+    const int refused_before = Refused();
+    for (const int max_tokens : {256, 64, 16, 4, 1}) {
+      for (int i = 0; i < 4; ++i) {
+        const int before = server_->engine().stats().waiting + Refused();
+        holders.push_back(std::make_unique<SocketClient>(port()));
+        holders.back()->Send(
+            "POST", kChat,
+            Hello(R"(,"logprobs":true,"top_logprobs":20,"max_tokens":)" + std::to_string(max_tokens)));
+        WaitUntil([&] { return server_->engine().stats().waiting + Refused() > before; }, "it is in or out");
+      }
+    }
+    EXPECT_GT(Refused(), refused_before + 4) << "the budget is not full";
+    return holders;
+  }
+
+  // Answers of status 429 so far.
+  int Refused() {
+    const std::string metrics = Metrics();
+    const std::string name = R"(millrace_http_responses_total{code="429"} )";
+    const size_t at = metrics.find(name);
+    return at == std::string::npos ? 0 : std::stoi(metrics.substr(at + name.size()));
   }
 
   std::string Metrics() { return AskOnce(port(), "GET", "/metrics").body; }
@@ -145,6 +179,32 @@ TEST_F(ServerAnswersMemoryTest, AStreamWithoutRoomForItsEventsEndsWithOneThatSay
   EXPECT_THAT(response.body, HasSubstr("event: error\n"));
   EXPECT_THAT(response.body, HasSubstr("--max-unread-total"));
   WaitUntilFree();
+}
+
+// What others have reserved, waiting for a slot, is no reason to break off what needed no reservation.
+TEST_F(ServerAnswersMemoryTest, AnOrdinaryAnswerIsNeverBrokenOffByAnothersReservation) {
+  ScriptedServerOptions options;
+  options.model.max_model_len = 4096;
+  options.engine.max_num_seqs = 1;
+  options.engine.repetition_limit_tokens = 0;
+  options.service.max_answers_bytes = 2 * kMiB;
+  Start(std::move(options));
+  server_->PlayByDefault(LongText());
+  for (const std::string stream : {"true", "false"}) {
+    model().HoldSteps();
+    SocketClient first(port());
+    first.Send("POST", "/v1/responses",
+               R"({"input":"Hello!","reasoning":{"effort":"none"},"max_output_tokens":4000,"stream":)" +
+                   stream + "}");
+    ASSERT_TRUE(model().WaitUntilHeld());
+    const auto waiting = FillTheBudget();
+    model().ReleaseSteps();
+    const ClientResponse answer = first.Read();
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_TRUE(answer.complete);
+    EXPECT_THAT(answer.body, HasSubstr(R"("status":"incomplete")"));
+    EXPECT_THAT(answer.body, Not(HasSubstr("set aside")));
+  }
 }
 
 // Its tokens' texts are longer than is usual, all the way: what was set aside is not enough.
