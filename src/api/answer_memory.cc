@@ -27,7 +27,7 @@ uint64_t AnswerBudget::PlanBytes(uint64_t shared_bytes, int64_t max_model_len, i
   const auto sequences = static_cast<uint64_t>(max_num_seqs);
   const auto length = static_cast<uint64_t>(max_model_len);
   return shared_bytes + (sequences * kAnswerBytesPerToken + kWritingBytesPerToken) * length +
-         (sequences + static_cast<uint64_t>(max_queue)) * kAnswerBytesPerSequence;
+         (sequences + static_cast<uint64_t>(max_queue)) * (kAnswerBytesPerSequence + kAnswerBytesPerRequest);
 }
 
 bool AnswerMemory::Reserve(uint64_t bytes) {

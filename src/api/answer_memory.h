@@ -16,13 +16,17 @@ inline constexpr uint64_t kAnswerBytesPerToken = 32;
 inline constexpr uint64_t kWritingBytesPerToken = 120;
 // What a sequence takes before its first token, waiting or running: parser, matchers, sinks.
 inline constexpr uint64_t kAnswerBytesPerSequence = 4096;
+// And its request beside: the names of its tools, its stop strings, what its answer repeats. What a request
+// has more of is reserved.
+inline constexpr uint64_t kAnswerBytesPerRequest = 16384;
 
 // Memory of the answers that are under way, from their first token until they are sent.
 //
 // Every sequence that runs has its part by the plan, kAnswerBytesPerToken for each token it can have, and the
 // one answer that is being written at a time kWritingBytesPerToken: nothing is reserved for these. Whatever
 // an answer takes beyond (log-probabilities, finished choices that wait for the others, tokens with long
-// texts) is reserved of a part of fixed size that all share. One thread; reservations may end on any.
+// texts) is reserved of a part of fixed size that all share, before the first token half of it by one request
+// at most. One thread; reservations may end on any.
 class AnswerBudget {
  public:
   // `account` (optional) outlives the budget.
@@ -32,6 +36,8 @@ class AnswerBudget {
   static uint64_t PlanBytes(uint64_t shared_bytes, int64_t max_model_len, int max_num_seqs, int max_queue);
 
   uint64_t shared_bytes() const { return shared_bytes_; }
+  // What one request may reserve before its first token.
+  uint64_t most_of_one() const { return shared_bytes_ / 2; }
   uint64_t reserved_bytes() const { return shared_->reserved_bytes(); }
   // What may be written of an answer without a reservation.
   uint64_t writing_bytes() const { return writing_bytes_; }

@@ -63,7 +63,7 @@ TEST_F(AnswerMemoryTest, ThePlanHoldsTheFullestServer) {
   {
     AnswerMemory running[2] = {AnswerMemory(budget_), AnswerMemory(budget_)};
     AnswerMemory waiting[3] = {AnswerMemory(budget_), AnswerMemory(budget_), AnswerMemory(budget_)};
-    const auto place = static_cast<int64_t>(kAnswerBytesPerSequence);
+    const auto place = static_cast<int64_t>(kAnswerBytesPerSequence + kAnswerBytesPerRequest);
     const auto full = kLength * static_cast<int64_t>(kAnswerBytesPerToken);
     for (AnswerMemory& answer : running) ASSERT_TRUE(answer.Change(place + full, place + full));
     for (AnswerMemory& answer : waiting) ASSERT_TRUE(answer.Change(place, place));

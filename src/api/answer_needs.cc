@@ -1,5 +1,7 @@
 #include "api/answer_needs.h"
 
+#include <algorithm>
+
 #include "api/answer_memory.h"
 #include "api/finished_choice.h"
 #include "api/logprobs_json.h"
@@ -26,25 +28,47 @@ bool KeepsLogprobs(const AnswerShape& shape) {
 
 }  // namespace
 
+int64_t AnswerShape::longest() const {
+  return limits.empty() ? 0 : std::ranges::max(limits);
+}
+
+uint64_t AnswerShape::tokens() const {
+  uint64_t all = 0;
+  for (const int64_t limit : limits) all += static_cast<uint64_t>(limit);
+  return all * static_cast<uint64_t>(choices_per_prompt);
+}
+
 AnswerNeeds NeedsOf(const AnswerShape& shape) {
   // Events of a stream that wait for their turn.
   constexpr uint64_t kWaitingEvents = 256;
-  AnswerNeeds needs{shape.fixed_bytes + shape.format.fixed_bytes, 0};
+  const uint64_t sequences = shape.sequences();
+  AnswerNeeds needs{shape.fixed_bytes + sequences * shape.fixed_bytes_per_sequence + shape.format.fixed_bytes,
+                    0};
   const auto alternatives = static_cast<uint64_t>(shape.logprobs.value_or(0));
   if (KeepsLogprobs(shape)) {
     needs.bytes_per_token = KeptBytes(alternatives) + static_cast<uint64_t>(shape.format.copies) *
                                                           (1 + alternatives) *
                                                           (kMostNamesBytes + kMostBytesPerByte * kUsualBytes);
   } else if (shape.logprobs) {
-    needs.fixed_bytes += shape.sequences * kWaitingEvents * KeptBytes(alternatives);
+    const uint64_t waiting = std::min<uint64_t>(kWaitingEvents, static_cast<uint64_t>(shape.longest()));
+    needs.fixed_bytes += sequences * waiting * KeptBytes(alternatives);
   }
   // Choices wait for the last of them, and are written together.
-  if (shape.sequences > 1 && !shape.stream) {
+  if (sequences > 1 && !shape.stream) {
     constexpr uint64_t kGrowth = 2;
     needs.bytes_per_token +=
         kAnswerBytesPerToken + kGrowth * kUsualBytes * static_cast<uint64_t>(shape.format.text_copies);
   }
   return needs;
+}
+
+uint64_t PlannedBytes(const AnswerShape& shape) {
+  return std::min(NeedsOf(shape).fixed_bytes, kAnswerBytesPerRequest);
+}
+
+uint64_t BytesToReserve(const AnswerShape& shape) {
+  const AnswerNeeds needs = NeedsOf(shape);
+  return needs.fixed_bytes - PlannedBytes(shape) + needs.bytes_per_token * shape.tokens();
 }
 
 uint64_t LogprobBytes(const TextDelta& delta, const AnswerShape& shape) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -45,14 +46,23 @@ std::string_view WordFor(const AnswerEnd& end) {
   return "";
 }
 
-// Of the request, as long as it is there: its stop strings and their matchers for each sequence, its tools.
-uint64_t FixedBytes(const GenerationOptions& text, size_t sequences) {
+// Of stop strings and their matchers.
+uint64_t StopBytes(const std::vector<std::string>& stop) {
   constexpr uint64_t kPerByte = 2 + sizeof(size_t);
   constexpr uint64_t kPerString = 160;
   uint64_t bytes = 0;
-  for (const std::string& stop : text.stop) bytes += sequences * (kPerString + kPerByte * stop.size());
-  if (text.parse && text.parse->tools) bytes += text.parse->tools->bytes();
+  for (const std::string& text : stop) bytes += kPerString + kPerByte * text.size();
   return bytes;
+}
+
+// Until an answer that holds memory may have ended, and what waits in front of the next one: for a
+// Retry-After. `tokens`: of an answer, as long as none has ended.
+int SecondsUntilAnswersEnd(const engine::EngineStats& stats, int64_t tokens) {
+  const int queue = engine::RetryAfterSeconds(stats);
+  if (stats.tokens_per_second <= 0) return queue;
+  const double each = stats.mean_answer_tokens > 0 ? stats.mean_answer_tokens : static_cast<double>(tokens);
+  const double running = std::ceil(stats.running * each / stats.tokens_per_second);
+  return static_cast<int>(std::min<double>(queue + running, engine::kMaxRetryAfterSeconds));
 }
 
 // Of events, at which a stream does not wait for more before it writes them.
@@ -88,6 +98,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
       answered_ = true;
       return SendError(Refusal(*error));
     }
+    CountPlaces();
     if (prepared_.stream) BeginStream();
     // Weak: the exchange outlives the job when the sequences are done before the answer is delivered.
     exchange_->SetOnGone([job = weak_from_this()] {
@@ -133,78 +144,82 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
 
   static AnswerShape ShapeOf(const PreparedGeneration& prepared) {
     AnswerShape shape;
-    shape.sequences = prepared.prompts.size() * static_cast<size_t>(prepared.choices_per_prompt);
+    for (const OutputLimit& limit : prepared.limits) shape.limits.push_back(limit.tokens);
+    shape.choices_per_prompt = prepared.choices_per_prompt;
     shape.stream = prepared.stream;
     shape.logprobs = prepared.sampling.logprobs;
     shape.format = prepared.format->memory(prepared.stream);
-    shape.fixed_bytes = FixedBytes(prepared.text, shape.sequences);
+    if (const auto& parse = prepared.text.parse; parse && parse->tools)
+      shape.fixed_bytes = parse->tools->bytes();
+    const uint64_t id_bytes = prepared.text.stop_token_ids.size() * sizeof(TokenId);
+    shape.fixed_bytes += id_bytes;
+    shape.fixed_bytes_per_sequence = StopBytes(prepared.text.stop) + id_bytes;
     return shape;
   }
 
   // Of the whole answer, reasoning included, before it is asked for: nothing is broken off for want of it.
   std::optional<ApiError> ReserveAnswer() {
-    const AnswerNeeds needs = NeedsOf(shape_);
-    LowerUnnamedLimits(needs);
-    uint64_t tokens = 0;
-    for (const OutputLimit& limit : prepared_.limits)
-      tokens += static_cast<uint64_t>(limit.tokens) * static_cast<uint64_t>(prepared_.choices_per_prompt);
-    const uint64_t bytes = needs.fixed_bytes + needs.bytes_per_token * tokens;
-    const uint64_t most = backend_.answers.shared_bytes();
-    if (bytes > most) return TooLargeAnswer(bytes, needs);
-    if (!memory_.Reserve(bytes)) {
-      return ApiError{
-          ApiErrorKind::kQueueFull,
-          fmt::format("The answer may take up to {}, and answers under way have reserved {} of the "
-                      "{} set aside for them (--max-answers-size); retry shortly.",
-                      HumanBytes(bytes), HumanBytes(backend_.answers.reserved_bytes()), HumanBytes(most)),
-          "", std::nullopt, engine::RetryAfterSeconds(backend_.engine.stats())};
-    }
-    const auto waiting = static_cast<int64_t>(shape_.sequences * kAnswerBytesPerSequence);
-    MILLRACE_CHECK(memory_.Change(waiting, waiting), "what the plan has for every place is there");
-    return std::nullopt;
+    LowerUnnamedLimits();
+    const uint64_t bytes = BytesToReserve(shape_);
+    const uint64_t most = backend_.answers.most_of_one();
+    if (bytes > most) return TooLargeAnswer(bytes);
+    if (memory_.Reserve(bytes)) return std::nullopt;
+    return ApiError{ApiErrorKind::kQueueFull,
+                    fmt::format("The answer may take up to {}, and answers under way have reserved {} of the "
+                                "{} set aside for them (--max-answers-size); retry shortly.",
+                                HumanBytes(bytes), HumanBytes(backend_.answers.reserved_bytes()),
+                                HumanBytes(backend_.answers.shared_bytes())),
+                    "", std::nullopt, SecondsUntilAnswersEnd(backend_.engine.stats(), shape_.longest())};
+  }
+
+  // What the plan has for every place in the engine, once that has given its places.
+  void CountPlaces() {
+    const uint64_t places = shape_.sequences() * kAnswerBytesPerSequence;
+    const auto bytes = static_cast<int64_t>(places + PlannedBytes(shape_));
+    MILLRACE_CHECK(memory_.Change(bytes, bytes), "what the plan has for every place is there");
   }
 
   // A request that names no limit is not refused for one.
-  void LowerUnnamedLimits(const AnswerNeeds& needs) {
+  void LowerUnnamedLimits() {
     constexpr uint64_t kShare = 4;
+    const AnswerNeeds needs = NeedsOf(shape_);
     if (needs.bytes_per_token == 0) return;
     const uint64_t share = backend_.answers.shared_bytes() / kShare;
-    const uint64_t left = share - std::min(share, needs.fixed_bytes);
+    const uint64_t left = share - std::min(share, needs.fixed_bytes - PlannedBytes(shape_));
     const auto most = std::max<int64_t>(
-        1, static_cast<int64_t>(left / (needs.bytes_per_token * std::max<size_t>(1, shape_.sequences))));
-    for (OutputLimit& limit : prepared_.limits)
-      if (!limit.named && limit.tokens > most) limit = {most, AnswerEnd::Kind::kOutputCap, false};
+        1, static_cast<int64_t>(left / (needs.bytes_per_token * std::max<size_t>(1, shape_.sequences()))));
+    for (size_t p = 0; p < prepared_.limits.size(); ++p) {
+      OutputLimit& limit = prepared_.limits[p];
+      if (limit.named || limit.tokens <= most) continue;
+      limit = {most, AnswerEnd::Kind::kOutputCap, false};
+      shape_.limits[p] = most;
+    }
   }
 
-  ApiError TooLargeAnswer(uint64_t bytes, const AnswerNeeds& needs) const {
-    const uint64_t most = backend_.answers.shared_bytes();
-    std::string remedy = "ask for less at once";
-    if (needs.bytes_per_token > 0 && needs.fixed_bytes < most) {
-      remedy = fmt::format("lower max_tokens to {}",
-                           (most - needs.fixed_bytes) / (needs.bytes_per_token * shape_.sequences));
-      if (shape_.sequences > 1) remedy += ", n";
-      if (shape_.logprobs) remedy += ", top_logprobs";
-      if (!shape_.stream) remedy += ", or stream it";
-    }
+  ApiError TooLargeAnswer(uint64_t bytes) const {
+    const size_t sequences = shape_.sequences();
+    std::string what = fmt::format("{} sequence{} of up to {} tokens", sequences, sequences == 1 ? "" : "s",
+                                   shape_.longest());
+    if (shape_.logprobs) what += fmt::format(", with {} alternatives of each", *shape_.logprobs);
     return {ApiErrorKind::kInvalidValue,
-            fmt::format("The answer may take up to {} ({} sequences of up to {} tokens with {} alternatives "
-                        "each), more than the {} that this server has for answers: {}, or have it started "
-                        "with a larger --max-answers-size.",
-                        HumanBytes(bytes), shape_.sequences,
-                        std::ranges::max(prepared_.limits, {}, &OutputLimit::tokens).tokens,
-                        shape_.logprobs.value_or(0), HumanBytes(most), remedy),
+            fmt::format("The answer may take up to {} ({}), more than the {} that this server lets one "
+                        "request have, half of what it "
+                        "has for answers; {}.",
+                        HumanBytes(bytes), what, HumanBytes(backend_.answers.most_of_one()),
+                        RemediesFor(shape_, prepared_.format->memory(/*stream=*/true), prepared_.fields,
+                                    backend_.answers.most_of_one())),
             ""};
   }
 
   // More than the places that there are, or more prompt than can ever wait.
   std::optional<Error> NeverFits() const {
     const engine::Engine& engine = backend_.engine;
-    if (const auto capacity = static_cast<size_t>(engine.capacity()); shape_.sequences > capacity) {
+    if (const auto capacity = static_cast<size_t>(engine.capacity()); shape_.sequences() > capacity) {
       return Error(
           ErrorCode::kInvalidArgument,
           fmt::format("the request asks for {} answers, prompts times n, and this server has room for "
                       "{} at once; lower n",
-                      shape_.sequences, capacity));
+                      shape_.sequences(), capacity));
     }
     uint64_t tokens = 0;
     for (const std::vector<TokenId>& prompt : prepared_.prompts) tokens += prompt.size();
@@ -239,6 +254,9 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     }
     CountRequest();
     prepared_.prompts.clear();
+    // The engine has them, and accounts for them.
+    prepared_.sampling.logit_bias = {};
+    prepared_.sampling.stop_token_ids = {};
     return std::nullopt;
   }
 
@@ -540,7 +558,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   const GenerationBackend backend_;
   PreparedGeneration prepared_;
   const std::shared_ptr<Exchange> exchange_;
-  const AnswerShape shape_;
+  AnswerShape shape_;
   AnswerMemory memory_;
   std::vector<Choice> choices_;
   int64_t prompt_tokens_ = 0;

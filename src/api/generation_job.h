@@ -9,6 +9,7 @@
 #include "api/answer_format.h"
 #include "api/answer_memory.h"
 #include "api/answer_recorder.h"
+#include "api/answer_remedies.h"
 #include "api/dialect.h"
 #include "api/exchange.h"
 #include "api/generation.h"
@@ -35,6 +36,7 @@ struct PreparedGeneration {
   int choices_per_prompt = 1;
   engine::SamplingParams sampling;  // the seed of a prompt's first choice; the others count up from it
   std::vector<OutputLimit> limits;  // of each prompt, bounded by the context
+  RequestFields fields;
   GenerationOptions text;
   std::optional<AnswerRecorder> recorder;  // of what is to be remembered
   bool stream = false;

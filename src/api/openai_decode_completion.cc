@@ -61,6 +61,7 @@ std::variant<CompletionRequest, ApiError> Decode(const text::OrderedJson& object
   request.suffix = body.String("suffix").value_or("");
   request.echo = body.Bool("echo").value_or(false);
   const std::optional<int64_t> logprobs = body.Int("logprobs", 0, kMaxTopLogprobs);
+  request.output.logprobs_field = "logprobs";
   if (logprobs) request.output.logprobs = static_cast<int>(*logprobs);
   if (request.echo && logprobs) {
     error.Set(

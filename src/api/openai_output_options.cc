@@ -149,10 +149,11 @@ std::vector<TokenId> ReadStopTokenIds(FieldReader& body) {
   return ReadTokenIds(*ids->if_array(), "stop_token_ids", body.error());
 }
 
-std::optional<int64_t> ReadMaxTokens(FieldReader& body) {
+void ReadMaxTokens(FieldReader& body, OutputOptions& output) {
   const std::optional<int64_t> old_name = body.Int("max_tokens", 1, kInt64Max);
   const std::optional<int64_t> new_name = body.Int("max_completion_tokens", 1, kInt64Max);
-  return new_name ? new_name : old_name;
+  output.max_tokens = new_name ? new_name : old_name;
+  if (new_name) output.limit_field = "max_completion_tokens";
 }
 
 float ReadRepetitionPenalty(FieldReader& body) {
@@ -273,7 +274,7 @@ void RefuseUnsupportedFields(FieldReader& body, OpenAiEndpoint endpoint) {
 OutputOptions ReadOutputOptions(FieldReader& body) {
   OutputOptions output;
   output.model = body.String("model").value_or("");
-  output.max_tokens = ReadMaxTokens(body);
+  ReadMaxTokens(body, output);
   output.temperature = static_cast<float>(body.Number("temperature", 0, 2).value_or(1));
   output.top_p = ReadTopP(body);
   output.top_k = ReadTopK(body);

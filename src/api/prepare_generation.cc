@@ -98,6 +98,7 @@ PreparedGeneration PrepareSequences(const ServedModel& model, const RequestOrigi
   prepared.choices_per_prompt = output.n;
   prepared.stream = output.stream;
   prepared.sampling = SamplingOf(output);
+  prepared.fields = {output.limit_field, output.logprobs_field, output.min_tokens};
   prepared.text.stop = output.stop;
   prepared.text.stop_token_ids = output.stop_token_ids;
   for (const std::vector<TokenId>& prompt : prompts)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct TokenBias {
 struct OutputOptions {
   std::string model;                  // empty: the client named none
   std::optional<int64_t> max_tokens;  // reasoning included; nullopt: the server's default
+  // What the client calls this and the number of alternatives.
+  std::string_view limit_field = "max_tokens";
+  std::string_view logprobs_field = "top_logprobs";
   float temperature = 1.0f;
   float top_p = 1.0f;
   int32_t top_k = 0;  // 0: off

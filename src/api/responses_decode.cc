@@ -85,6 +85,7 @@ std::optional<text::ReasoningMode> ReadReasoningEffort(FieldReader& body) {
 
 OutputOptions ReadOutput(FieldReader& body) {
   OutputOptions output = ReadOutputOptions(body);
+  output.limit_field = "max_output_tokens";
   if (const auto limit = body.Int("max_output_tokens", 1, std::numeric_limits<int64_t>::max()))
     output.max_tokens = *limit;
   const int top_logprobs = static_cast<int>(body.Int("top_logprobs", 0, kMaxTopLogprobs).value_or(0));

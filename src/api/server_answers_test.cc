@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/server_answers_testing.h"
@@ -24,6 +26,8 @@ using ::testing::Not;
 
 constexpr const char* kChat = kChatPath;
 constexpr const char* kCompletions = kCompletionsPath;
+constexpr const char* kResponses = "/v1/responses";
+constexpr const char* kMessages = "/v1/messages";
 
 std::string Hello(const std::string& fields) {
   return R"({"messages":[{"role":"user","content":"Hello!"}],"thinking":{"type":"disabled"})" + fields + "}";
@@ -47,9 +51,19 @@ class ServerAnswersMemoryTest : public ServerAnswersTest {
     ASSERT_NO_FATAL_FAILURE(Start(std::move(options)));
   }
 
+  // Others wait while an answer runs.
+  void StartWithOneSlot(size_t answers_bytes) {
+    ScriptedServerOptions options;
+    options.model.max_model_len = 4096;
+    options.engine.max_num_seqs = 1;
+    options.engine.repetition_limit_tokens = 0;
+    options.service.max_answers_bytes = answers_bytes;
+    ASSERT_NO_FATAL_FAILURE(Start(std::move(options)));
+  }
+
   // The most that would do, as a refusal names it.
-  static int MostTokensOf(const ClientResponse& refused) {
-    const std::string word = "lower max_tokens to ";
+  static int MostTokensOf(const ClientResponse& refused, const std::string& field = "max_tokens") {
+    const std::string word = "lower " + field + " to ";
     const size_t at = refused.body.find(word);
     EXPECT_NE(at, std::string::npos) << refused.body;
     return at == std::string::npos ? 1 : std::stoi(refused.body.substr(at + word.size()));
@@ -59,7 +73,7 @@ class ServerAnswersMemoryTest : public ServerAnswersTest {
   std::vector<std::unique_ptr<SocketClient>> FillTheBudget() {
     std::vector<std::unique_ptr<SocketClient>> holders;
     const int refused_before = Refused();
-    for (const int max_tokens : {256, 64, 16, 4, 1}) {
+    for (const int max_tokens : {128, 64, 16, 4, 1}) {
       for (int i = 0; i < 4; ++i) {
         const int before = server_->engine().stats().waiting + Refused();
         holders.push_back(std::make_unique<SocketClient>(port()));
@@ -89,8 +103,8 @@ TEST_F(ServerAnswersMemoryTest, WhatCanNeverBeHeldIsRefusedForGoodWithTheRemedy)
   const ClientResponse refused =
       AskOnce(port(), "POST", kChat, Hello(R"(,"n":4,"max_tokens":3000,"logprobs":true,"top_logprobs":20)"));
   EXPECT_EQ(refused.status, 400);
-  EXPECT_THAT(refused.body, HasSubstr("4 sequences of up to 3000 tokens with 20 alternatives each"));
-  EXPECT_THAT(refused.body, HasSubstr("more than the 4.00 MiB"));
+  EXPECT_THAT(refused.body, HasSubstr("4 sequences of up to 3000 tokens, with 20 alternatives of each"));
+  EXPECT_THAT(refused.body, HasSubstr("more than the 2.00 MiB that this server lets one request have"));
   EXPECT_THAT(refused.body, HasSubstr("--max-answers-size"));
   const int most = MostTokensOf(refused);
   const auto with = [&](int max_tokens) {
@@ -104,11 +118,19 @@ TEST_F(ServerAnswersMemoryTest, WhatCanNeverBeHeldIsRefusedForGoodWithTheRemedy)
 
 TEST_F(ServerAnswersMemoryTest, WhatFindsNoRoomNowIsToldToComeBack) {
   StartWith(4 * kMiB);
-  const std::string body = Hello(R"(,"n":2,"max_tokens":400,"logprobs":true,"top_logprobs":20)");
+  const std::string body = Hello(R"(,"n":2,"max_tokens":240,"logprobs":true,"top_logprobs":20)");
   model().HoldSteps();
   SocketClient first(port());
   first.Send("POST", kChat, body);
   ASSERT_TRUE(model().WaitUntilHeld());
+  SocketClient second(port());
+  second.Send("POST", kChat, body);
+  WaitUntil(
+      [&] {
+        const engine::EngineStats stats = server_->engine().stats();
+        return stats.running + stats.waiting == 4;
+      },
+      "both have reserved");
   const ClientResponse refused = AskOnce(port(), "POST", kChat, body);
   EXPECT_EQ(refused.status, 429);
   EXPECT_TRUE(refused.headers.contains("retry-after"));
@@ -117,6 +139,7 @@ TEST_F(ServerAnswersMemoryTest, WhatFindsNoRoomNowIsToldToComeBack) {
   ordinary.Send("POST", kChat, Hello(""));  // needs no room of these
   model().ReleaseSteps();
   EXPECT_EQ(first.Read().status, 200);
+  EXPECT_EQ(second.Read().status, 200);
   EXPECT_EQ(ordinary.Read().status, 200);
   EXPECT_EQ(AskOnce(port(), "POST", kChat, body).status, 200);
 }
@@ -183,17 +206,12 @@ TEST_F(ServerAnswersMemoryTest, AStreamWithoutRoomForItsEventsEndsWithOneThatSay
 
 // What others have reserved, waiting for a slot, is no reason to break off what needed no reservation.
 TEST_F(ServerAnswersMemoryTest, AnOrdinaryAnswerIsNeverBrokenOffByAnothersReservation) {
-  ScriptedServerOptions options;
-  options.model.max_model_len = 4096;
-  options.engine.max_num_seqs = 1;
-  options.engine.repetition_limit_tokens = 0;
-  options.service.max_answers_bytes = 2 * kMiB;
-  Start(std::move(options));
+  StartWithOneSlot(2 * kMiB);
   server_->PlayByDefault(LongText());
   for (const std::string stream : {"true", "false"}) {
     model().HoldSteps();
     SocketClient first(port());
-    first.Send("POST", "/v1/responses",
+    first.Send("POST", kResponses,
                R"({"input":"Hello!","reasoning":{"effort":"none"},"max_output_tokens":4000,"stream":)" +
                    stream + "}");
     ASSERT_TRUE(model().WaitUntilHeld());
@@ -207,9 +225,82 @@ TEST_F(ServerAnswersMemoryTest, AnOrdinaryAnswerIsNeverBrokenOffByAnothersReserv
   }
 }
 
+// Names of tools, stop strings and what an answer repeats have their part by the plan.
+TEST_F(ServerAnswersMemoryTest, AFullBudgetKeepsNobodyOutWhoNeedsLittle) {
+  StartWithOneSlot(2 * kMiB);
+  model().HoldSteps();
+  SocketClient first(port());
+  first.Send("POST", kChat, Hello(""));
+  ASSERT_TRUE(model().WaitUntilHeld());
+  const auto holders = FillTheBudget();
+  const std::string chat_tool =
+      R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}])";
+  const std::string tool = R"("tools":[{"type":"function","name":"f","parameters":{"type":"object"}}])";
+  const std::pair<const char*, std::string> requests[] = {
+      {kChat, Hello("," + chat_tool)},
+      {kChat, Hello(R"(,"stop":["never said"],"stream":true)")},
+      {kCompletions, R"({"prompt":"a","max_tokens":4,"echo":true})"},
+      {kResponses, R"({"input":"Hello!","instructions":"Be brief.",)" + tool + "}"},
+      {kMessages, R"({"max_tokens":9,"messages":[{"role":"user","content":"Hello!"}],)"
+                  R"("tools":[{"name":"f","input_schema":{"type":"object"}}]})"}};
+  const int holding = server_->engine().stats().waiting;
+  std::vector<std::unique_ptr<SocketClient>> clients;
+  for (const auto& [path, body] : requests) {
+    clients.push_back(std::make_unique<SocketClient>(port()));
+    clients.back()->Send("POST", path, body);
+  }
+  WaitUntil(
+      [&] { return server_->engine().stats().waiting == holding + static_cast<int>(std::size(requests)); },
+      "all of them wait");
+  const ClientResponse full =
+      AskOnce(port(), "POST", kChat, Hello(R"(,"logprobs":true,"top_logprobs":20,"max_tokens":9)"));
+  EXPECT_EQ(full.status, 429);
+  model().ReleaseSteps();
+  for (size_t c = 0; c < clients.size(); ++c) {
+    const ClientResponse answer = clients[c]->Read();
+    EXPECT_EQ(answer.status, 200) << requests[c].second << ": " << answer.body;
+  }
+}
+
+// A refusal names what the client can change, as its API calls it, and that is enough.
+TEST_F(ServerAnswersMemoryTest, TheRemedyOfARefusalHelpsInEveryDialect) {
+  StartWith(4 * kMiB);
+  struct Case {
+    const char* path;
+    std::string body;  // without its limit
+    std::string field;
+  };
+  const std::string wanted = R"(,"logprobs":true,"top_logprobs":20)";
+  const Case cases[] = {
+      {kChat, Hello(wanted), "max_tokens"},
+      {kChat, Hello(wanted), "max_completion_tokens"},
+      {kChat, Hello(wanted + R"(,"n":3)"), "max_tokens"},
+      {kCompletions, R"({"prompt":["a","b","c"],"logprobs":20})", "max_tokens"},
+      {kResponses, R"({"input":"a","include":["message.output_text.logprobs"],"top_logprobs":20})",
+       "max_output_tokens"},
+      {kResponses,
+       R"({"input":"a","stream":true,"include":["message.output_text.logprobs"],"top_logprobs":20})",
+       "max_output_tokens"}};
+  for (const Case& c : cases) {
+    const auto ask = [&](int64_t tokens) {
+      return AskOnce(port(), "POST", c.path,
+                     WithFields(c.body, ",\"" + c.field + "\":" + std::to_string(tokens)));
+    };
+    const ClientResponse refused = ask(90'000);
+    ASSERT_EQ(refused.status, 400) << c.body << refused.body;
+    const int most = MostTokensOf(refused, c.field);
+    EXPECT_EQ(ask(most).status, 200) << c.body;
+    EXPECT_EQ(ask(most + 1).status, 400) << c.body;
+    EXPECT_THAT(refused.body, Not(HasSubstr(" n to "))) << "one choice would be too much";
+    if (std::string(c.path) == kResponses) {
+      EXPECT_THAT(refused.body, Not(HasSubstr("stream the answer"))) << "that takes more";
+    }
+  }
+}
+
 // Its tokens' texts are longer than is usual, all the way: what was set aside is not enough.
 TEST_F(ServerAnswersMemoryTest, AnAnswerThatOutgrowsWhatThereIsEndsAndSaysSo) {
-  StartWith(kMiB);
+  StartWithOneSlot(kMiB);
   std::vector<TokenId> ids(static_cast<size_t>(server_->tokenizer().vocab_size()));
   std::iota(ids.begin(), ids.end(), 0);
   std::ranges::sort(ids, std::ranges::greater(), [&](TokenId id) {
@@ -220,32 +311,44 @@ TEST_F(ServerAnswersMemoryTest, AnAnswerThatOutgrowsWhatThereIsEndsAndSaysSo) {
     std::ranges::fill(logits, -100.0F);
     for (const TokenId id : ids) logits[static_cast<size_t>(id)] = 0;
   });
-  const auto completion = [&](int64_t max_tokens) {
-    return AskOnce(
-        port(), "POST", kCompletions,
-        R"({"prompt":"a","ignore_eos":true,"logprobs":20,"max_tokens":)" + std::to_string(max_tokens) + "}");
+  const auto completion = [](int64_t max_tokens) {
+    return R"({"prompt":"a","ignore_eos":true,"logprobs":20,"max_tokens":)" + std::to_string(max_tokens) +
+           "}";
   };
-  const int most = MostTokensOf(completion(100'000));
-  EXPECT_EQ(completion(most / 2).status, 200) << "it may take more while there is more";
-  const ClientResponse ended = completion(most);
+  const auto response = [](int64_t max_tokens) {
+    return R"({"input":"a","stream":true,"ignore_eos":true,"include":["message.output_text.logprobs"],)"
+           R"("reasoning":{"effort":"none"},"top_logprobs":20,"max_output_tokens":)" +
+           std::to_string(max_tokens) + "}";
+  };
+  // While others hold the rest.
+  const auto ask_beside_others = [&](const char* path, const std::string& body) {
+    model().HoldSteps();
+    SocketClient client(port());
+    client.Send("POST", path, body);
+    EXPECT_TRUE(model().WaitUntilHeld());
+    const auto holders = FillTheBudget();
+    model().ReleaseSteps();
+    return client.Read();
+  };
+  const int most = MostTokensOf(AskOnce(port(), "POST", kCompletions, completion(4000)));
+  EXPECT_EQ(AskOnce(port(), "POST", kCompletions, completion(most)).status, 200)
+      << "it may take more while there is more";
+  const ClientResponse ended = ask_beside_others(kCompletions, completion(most));
   EXPECT_EQ(ended.status, 503);
   EXPECT_THAT(ended.body, HasSubstr("more than was set aside for it"));
   EXPECT_THAT(ended.body, HasSubstr("--max-answers-size"));
+  WaitUntilFree();
 
-  const auto response = [&](int64_t max_tokens) {
-    return AskOnce(
-        port(), "POST", "/v1/responses",
-        R"({"input":"a","stream":true,"ignore_eos":true,"include":["message.output_text.logprobs"],)"
-        R"("reasoning":{"effort":"none"},"top_logprobs":20,"max_output_tokens":)" +
-            std::to_string(max_tokens) + "}");
-  };
-  const ClientResponse streamed = response(MostTokensOf(response(100'000)));
+  const int most_streamed =
+      MostTokensOf(AskOnce(port(), "POST", kResponses, response(4000)), "max_output_tokens");
+  const ClientResponse streamed = ask_beside_others(kResponses, response(most_streamed));
   EXPECT_EQ(streamed.status, 200);
   EXPECT_FALSE(streamed.complete);
   EXPECT_THAT(streamed.body, HasSubstr("event: response.failed\n"));
   EXPECT_THAT(streamed.body, HasSubstr("more than was set aside for it"));
   WaitUntilFree();
-  EXPECT_EQ(completion(most / 2).status, 200) << "all of it was given back";
+  EXPECT_EQ(AskOnce(port(), "POST", kCompletions, completion(most)).status, 200)
+      << "all of it was given back";
 }
 
 }  // namespace
