@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "base/ledger.h"
@@ -57,6 +59,25 @@ TEST(Choices, TheChoicesOfARequestHoldItsPromptOnce) {
   // The last choice has let go of it when it began.
   EXPECT_EQ(rig.prompts->live_bytes(), 0u);
   EXPECT_EQ(rig.prompts->peak_bytes(), 80 * sizeof(TokenId));
+}
+
+// Sequences that run still have their lists, which are not their prompt's.
+TEST(Choices, ListsAreHeldUntilTheLastChoiceHasEnded) {
+  ChoicesRig rig({.max_num_seqs = 2});
+  rig.model->PlayByDefault({20, 21});
+  rig.model->HoldSteps();
+  GenerationRequest request = Request({5, 6});
+  request.sampling.logit_bias = {{.token = 30, .bias = 1}, {.token = 31, .bias = 1}};
+  request.sampling.stop_token_ids = {33};
+  ASSERT_TRUE(rig.Submit(std::move(request), 2).ok());
+  ASSERT_TRUE(rig.model->WaitUntilHeld());
+  EXPECT_EQ(rig.prompts->live_bytes(), 2 * (2 * sizeof(LogitBias) + sizeof(TokenId)));
+  rig.model->ReleaseSteps();
+  for (const auto& sink : rig.sinks) EXPECT_EQ(Reason(sink), FinishReason::kStop);
+  // A sequence is let go of behind its end.
+  for (int i = 0; i < 1000 && rig.prompts->live_bytes() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(rig.prompts->live_bytes(), 0u);
 }
 
 TEST(Choices, ChoicesDrawWithSeedsThatCountUp) {

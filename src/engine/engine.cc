@@ -66,12 +66,15 @@ std::shared_ptr<const std::vector<TokenId>> WithMemory(std::vector<TokenId> prom
   return {holder, &holder->prompt};
 }
 
-// What a request takes while it waits: its prompt once, its lists for every sequence.
-uint64_t WaitingBytes(const GenerationRequest& request, size_t sequences) {
+// What a request takes while it waits: its prompt once, its lists for every sequence, and these until it
+// ends.
+uint64_t PromptBytesOf(const GenerationRequest& request) {
+  return request.prompt.size() * sizeof(TokenId);
+}
+uint64_t ListBytesOf(const GenerationRequest& request, size_t sequences) {
   const SamplingParams& sampling = request.sampling;
-  return request.prompt.size() * sizeof(TokenId) +
-         sequences * (sampling.logit_bias.size() * sizeof(LogitBias) +
-                      sampling.stop_token_ids.size() * sizeof(TokenId));
+  return sequences *
+         (sampling.logit_bias.size() * sizeof(LogitBias) + sampling.stop_token_ids.size() * sizeof(TokenId));
 }
 
 }  // namespace
@@ -192,7 +195,8 @@ Result<std::vector<SeqId>> Engine::SubmitChoices(GenerationRequest request,
   }
   const EngineOptions& options = impl_->options;
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const uint64_t waiting_bytes = WaitingBytes(request, sinks.size());
+  const uint64_t list_bytes = ListBytesOf(request, sinks.size());
+  const uint64_t waiting_bytes = PromptBytesOf(request) + list_bytes;
   if (waiting_bytes > prompt_bytes()) {
     return Error(
         ErrorCode::kInvalidArgument,
@@ -200,8 +204,9 @@ Result<std::vector<SeqId>> Engine::SubmitChoices(GenerationRequest request,
                     "and this server has {} for those of all that waits; lower n or shorten the lists",
                     sinks.size(), HumanBytes(waiting_bytes), HumanBytes(prompt_bytes())));
   }
-  std::optional<ByteReservation> memory = impl_->prompts->Reserve(waiting_bytes);
-  if (!memory) {
+  std::optional<ByteReservation> memory = impl_->prompts->Reserve(waiting_bytes - list_bytes);
+  std::optional<ByteReservation> list_memory = impl_->prompts->Reserve(list_bytes);
+  if (!memory || !list_memory) {
     return Error(ErrorCode::kResourceExhausted,
                  fmt::format("the prompts of waiting requests fill the {} set aside for them, {} "
                              "more tokens do not fit; try again later",
@@ -216,10 +221,11 @@ Result<std::vector<SeqId>> Engine::SubmitChoices(GenerationRequest request,
   }
   const auto prompt = WithMemory(std::move(request.prompt), *std::move(memory));
   request.prompt = {};
+  const auto lists = std::make_shared<const ByteReservation>(*std::move(list_memory));
   std::vector<SeqId> ids;
   for (const std::shared_ptr<TokenSink>& sink : sinks) {
     const SeqId id = ids.emplace_back(SeqId{impl_->next_id++});
-    impl_->mailbox.Send(QueuedRequest{id, request, sink, std::chrono::steady_clock::now(), prompt});
+    impl_->mailbox.Send(QueuedRequest{id, request, sink, std::chrono::steady_clock::now(), prompt, lists});
     ++request.sampling.seed;
   }
   return ids;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "base/ids.h"
 #include "engine/engine.h"
 #include "engine/request.h"
@@ -39,6 +40,8 @@ struct QueuedRequest {
   // The choices of one request share it; nullptr: it is in `request`, until it is enqueued. Let go of once
   // the sequence has begun.
   std::shared_ptr<const std::vector<TokenId>> prompt = nullptr;
+  // What the lists of `request` take, of all its choices, until the last of them has ended.
+  std::shared_ptr<const ByteReservation> lists = nullptr;
   PromptWait wait = {};
 };
 
