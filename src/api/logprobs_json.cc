@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 #include <string_view>
 
@@ -34,7 +35,9 @@ uint64_t MostBytes(const TokenText& text) {
 void AppendLogprob(float logprob, std::string& out) {
   constexpr float kFloor = -9999.0f;
   char digits[32];
-  const auto end = std::to_chars(std::begin(digits), std::end(digits), std::max(logprob, kFloor)).ptr;
+  const auto end = std::to_chars(std::begin(digits), std::end(digits),
+                                 std::isnan(logprob) ? kFloor : std::max(logprob, kFloor))
+                       .ptr;
   const std::string_view text(std::begin(digits), static_cast<size_t>(end - std::begin(digits)));
   out += text;
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";

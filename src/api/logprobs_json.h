@@ -11,8 +11,8 @@ namespace millrace::api {
 // Log-probabilities as JSON text, appended to `out` token by token: as values of a JSON library they take a
 // multiple of what they tell.
 
-// As few digits as tell the float, always with a point or an exponent. JSON has no infinity: the floor is
-// vLLM's.
+// As few digits as tell the float, always with a point or an exponent. JSON has no infinity and
+// no NaN: the floor that stands for them is vLLM's.
 void AppendLogprob(float logprob, std::string& out);
 
 // Objects between commas: token, logprob, bytes, and top_logprobs with the same of each alternative.

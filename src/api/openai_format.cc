@@ -5,27 +5,18 @@
 #include <boost/json/serialize.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "api/logprobs_json.h"
+#include "text/ordered_json.h"
 #include "text/utf8.h"
 
 namespace millrace::api {
 namespace {
 
 namespace json = boost::json;
-
-// The double that prints with as few digits as the float. JSON has no infinity: the floor is vLLM's.
-double JsonNumber(float value) {
-  constexpr float kFloor = -9999.0f;
-  char digits[32];
-  const auto end = std::to_chars(std::begin(digits), std::end(digits), std::max(value, kFloor)).ptr;
-  double number = 0;
-  std::from_chars(digits, end, number);
-  return number;
-}
 
 json::object UsageJson(const TokenUsage& usage) {
   json::object out;
@@ -373,18 +364,28 @@ class CompletionFormat final : public OpenAiFormat {
     });
     list(",\"token_logprobs\":[",
          [&](const ScoredToken& token) { AppendLogprob(token.chosen.logprob, out); });
-    list(",\"top_logprobs\":[", [&](const ScoredToken& token) { out += json::serialize(Top(token)); });
+    list(",\"top_logprobs\":[", [&](const ScoredToken& token) { AppendTop(token, out); });
     list(",\"text_offset\":[", [&](const ScoredToken& token) { out += std::to_string(token.text_offset); });
     out += '}';
   }
 
-  // The chosen token is among the alternatives whether or not it is one of the best.
-  static json::object Top(const ScoredToken& token) {
-    json::object top;
-    for (const TokenText& other : token.top)
-      top.emplace(text::RepairUtf8(other.bytes), JsonNumber(other.logprob));
-    top[text::RepairUtf8(token.chosen.bytes)] = JsonNumber(token.chosen.logprob);
-    return top;
+  // The chosen token is among the alternatives whether or not it is one of the best. Of texts that read alike
+  // the first one counts, and what was chosen before it.
+  static void AppendTop(const ScoredToken& token, std::string& out) {
+    std::vector<std::string> names;
+    const auto add = [&](const TokenText& text) {
+      std::string name = text::RepairUtf8(text.bytes);
+      if (std::ranges::find(names, name) != names.end()) return;
+      out += names.empty() ? "{\"" : ",\"";
+      text::AppendJsonEscaped(name, out);
+      out += "\":";
+      const bool chosen = name == text::RepairUtf8(token.chosen.bytes);
+      AppendLogprob(chosen ? token.chosen.logprob : text.logprob, out);
+      names.push_back(std::move(name));
+    };
+    for (const TokenText& other : token.top) add(other);
+    add(token.chosen);
+    out += '}';
   }
 
   std::vector<std::string> echo_;  // by choice; emptied once sent

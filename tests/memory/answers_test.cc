@@ -23,6 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr const char* kChat = "/v1/chat/completions";
 constexpr const char* kCompletions = "/v1/completions";
+constexpr const char* kMessages = "/v1/messages";
 constexpr const char* kResponses = "/v1/responses";
 
 std::string Chat(const std::string& fields) {
@@ -94,13 +95,26 @@ TEST_F(AnswersMemoryTest, StaysWithinItsAccountsAndTheseWithinTheirPlan) {
   const uint64_t resident_before = server_.resident_bytes();
 
   AskTogether(12, kChat, Chat(R"("max_tokens":200,"n":4,"logprobs":true,"top_logprobs":20)"));
-  AskTogether(1, kChat, Chat(R"("max_tokens":100,"n":60,"logprobs":true,"top_logprobs":20)"));
+  AskTogether(1, kChat, Chat(R"("max_tokens":55,"n":60,"logprobs":true,"top_logprobs":20)"));
   AskTogether(8, kCompletions, Completion(R"("max_tokens":100,"n":8,"logprobs":20)"));
   EXPECT_GT(told_to_come_back_, 0) << "the budget was never full";
   AskTogether(8, kChat, Chat(R"("max_tokens":200,"n":2,"stream":true,"logprobs":true,"top_logprobs":20)"));
   AskTogether(4, kResponses,
               R"({"input":"Hello!","ignore_eos":true,"reasoning":{"effort":"none"},"max_output_tokens":200,)"
               R"("stream":true,"top_logprobs":20,"include":["message.output_text.logprobs"]})");
+  AskTogether(4, kResponses,
+              R"({"input":"Hello!","ignore_eos":true,"reasoning":{"effort":"none"},"max_output_tokens":200,)"
+              R"("top_logprobs":20,"include":["message.output_text.logprobs"]})");
+  // Long texts, which need no reservation: the end of one is written at a time.
+  for (const std::string stream : {"false", "true"}) {
+    AskTogether(4, kResponses,
+                R"({"input":"Hello!","ignore_eos":true,"max_output_tokens":3000,)"
+                R"("include":["reasoning.encrypted_content"],"stream":)" +
+                    stream + "}");
+    AskTogether(
+        4, kMessages,
+        R"({"messages":[{"role":"user","content":"Hello!"}],"max_tokens":3000,"stream":)" + stream + "}");
+  }
   AskTogether(4, kChat, Chat(R"("max_tokens":1000,"n":8)"));
 
   const auto after = AccountsAtRest();
