@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/answer_memory.h"
 #include "api/server_answers_testing.h"
 #include "base/units.h"
 
@@ -52,10 +53,11 @@ class ServerAnswersMemoryTest : public ServerAnswersTest {
   }
 
   // Others wait while an answer runs.
-  void StartWithOneSlot(size_t answers_bytes) {
+  void StartWithOneSlot(size_t answers_bytes, int max_queue = 256) {
     ScriptedServerOptions options;
     options.model.max_model_len = 4096;
     options.engine.max_num_seqs = 1;
+    options.engine.max_queue = max_queue;
     options.engine.repetition_limit_tokens = 0;
     options.service.max_answers_bytes = answers_bytes;
     ASSERT_NO_FATAL_FAILURE(Start(std::move(options)));
@@ -69,17 +71,20 @@ class ServerAnswersMemoryTest : public ServerAnswersTest {
     return at == std::string::npos ? 1 : std::stoi(refused.body.substr(at + word.size()));
   }
 
-  // Until it is too full for one more token with log-probabilities: the requests that have got the parts.
+  // Until it is too full for one more token of two choices: the requests that have got the parts.
   std::vector<std::unique_ptr<SocketClient>> FillTheBudget() {
     std::vector<std::unique_ptr<SocketClient>> holders;
     const int refused_before = Refused();
-    for (const int max_tokens : {128, 64, 16, 4, 1}) {
+    const std::string large = R"(,"logprobs":true,"top_logprobs":20,"max_tokens":)";
+    const std::string small = R"(,"n":2,"max_tokens":)";
+    std::vector<std::string> wishes;
+    for (const int max_tokens : {128, 64, 16, 4, 1}) wishes.push_back(large + std::to_string(max_tokens));
+    for (const int max_tokens : {4, 1}) wishes.push_back(small + std::to_string(max_tokens));
+    for (const std::string& wish : wishes) {
       for (int i = 0; i < 4; ++i) {
         const int before = server_->engine().stats().waiting + Refused();
         holders.push_back(std::make_unique<SocketClient>(port()));
-        holders.back()->Send(
-            "POST", kChat,
-            Hello(R"(,"logprobs":true,"top_logprobs":20,"max_tokens":)" + std::to_string(max_tokens)));
+        holders.back()->Send("POST", kChat, Hello(wish));
         WaitUntil([&] { return server_->engine().stats().waiting + Refused() > before; }, "it is in or out");
       }
     }
@@ -260,6 +265,28 @@ TEST_F(ServerAnswersMemoryTest, AFullBudgetKeepsNobodyOutWhoNeedsLittle) {
     const ClientResponse answer = clients[c]->Read();
     EXPECT_EQ(answer.status, 200) << requests[c].second << ": " << answer.body;
   }
+}
+
+// A queue that is full has no place for what a refused request's sequences would take.
+TEST_F(ServerAnswersMemoryTest, WhatFindsNoPlaceIsNotCounted) {
+  StartWithOneSlot(2 * kMiB, /*max_queue=*/3);
+  model().HoldSteps();
+  SocketClient first(port());
+  first.Send("POST", kChat, Hello(R"(,"n":2)"));
+  ASSERT_TRUE(model().WaitUntilHeld());
+  const auto account = [&] {
+    const std::string health = AskOnce(port(), "GET", "/health").body;
+    return json::parse(health).at("memory").at("accounts").at("answers in progress").as_object();
+  };
+  const auto live = account().at("live_bytes").to_number<uint64_t>();
+  EXPECT_GE(live, 2 * kAnswerBytesPerSequence);
+  const ClientResponse refused =
+      AskOnce(port(), "POST", kChat,
+              Hello(R"(,"max_tokens":1,"n":)" + std::to_string(server_->engine().capacity() - 1)));
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_LT(account().at("peak_bytes").to_number<uint64_t>(), live + kAnswerBytesPerSequence);
+  model().ReleaseSteps();
+  EXPECT_EQ(first.Read().status, 200);
 }
 
 // A refusal names what the client can change, as its API calls it, and that is enough.
