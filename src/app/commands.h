@@ -18,8 +18,8 @@ struct Invocation {
 int ReportStatus(const Status& status);
 // 2 after printing the same: what was asked for makes no sense, whatever the world is like.
 int ReportUsage(const Error& error);
-// The one or the other: 2 when the error is kInvalidArgument, in commands whose only input is the command line
-// and what it names.
+// The one or the other: 2 when the error is kInvalidArgument, in commands whose only input is the command
+// line and what it names.
 int ReportRun(const Status& status);
 
 // Each adds one subcommand with its flags to `root`; when it is chosen, its callback sets `invocation.run`.
