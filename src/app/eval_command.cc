@@ -35,7 +35,7 @@ struct EvalFlags {
   bool layers = false;
 };
 
-struct Prompt {
+struct EvalPrompt {
   std::string name;
   std::vector<TokenId> ids;
 };
@@ -59,7 +59,7 @@ Result<std::vector<TokenId>> ReadIds(const json::value& value, int64_t vocab_siz
 }
 
 // {"prompts": {"name": [ids]}}
-Result<std::vector<Prompt>> ReadPrompts(const std::string& file, int64_t vocab_size) {
+Result<std::vector<EvalPrompt>> ReadPrompts(const std::string& file, int64_t vocab_size) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, formats::ReadTextFile(file, kMaxPromptFileBytes));
   MILLRACE_ASSIGN_OR_RETURN(const json::value root,
                             formats::ParseJson(text, {.max_bytes = kMaxPromptFileBytes}));
@@ -69,7 +69,7 @@ Result<std::vector<Prompt>> ReadPrompts(const std::string& file, int64_t vocab_s
     return Error(ErrorCode::kInvalidArgument,
                  "expected {\"prompts\": {\"name\": [ids], ...}} with at least one prompt");
   }
-  std::vector<Prompt> all;
+  std::vector<EvalPrompt> all;
   for (const auto& [name, value] : prompts->get_object()) {
     Result<std::vector<TokenId>> ids = ReadIds(value, vocab_size);
     if (!ids.ok()) return ids.error().In(fmt::format("prompts.{}", std::string_view(name)));
@@ -106,12 +106,12 @@ Status CheckOut(const EvalFlags& flags) {
 
 Status Eval(const EvalFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const model::Checkpoint checkpoint, model::Checkpoint::Open(flags.checkpoint));
-  Result<std::vector<Prompt>> read = ReadPrompts(flags.tokens, checkpoint.config().vocab_size);
+  Result<std::vector<EvalPrompt>> read = ReadPrompts(flags.tokens, checkpoint.config().vocab_size);
   if (!read.ok()) return read.error().In(flags.tokens);
-  const std::vector<Prompt>& prompts = *read;
+  const std::vector<EvalPrompt>& prompts = *read;
   MILLRACE_RETURN_IF_ERROR(CheckOut(flags));
   int64_t longest = 0;
-  for (const Prompt& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()));
+  for (const EvalPrompt& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()));
   if (longest > checkpoint.config().max_position_embeddings) {
     return Error(ErrorCode::kInvalidArgument,
                  fmt::format("{}: a prompt has {} tokens, the checkpoint's max_position_embeddings is {}",
@@ -125,7 +125,7 @@ Status Eval(const EvalFlags& flags) {
                         {.max_batch_tokens = chunk, .max_batch_items = 1, .numerics = flags.numerics},
                         longest));
   std::vector<EvalTensor> tensors;
-  for (const Prompt& prompt : prompts) {
+  for (const EvalPrompt& prompt : prompts) {
     EvalTrace trace;
     EvalTensor logits;
     logits.info.name = "logits." + prompt.name;
