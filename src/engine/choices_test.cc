@@ -71,7 +71,10 @@ TEST(Choices, ListsAreHeldUntilTheLastChoiceHasEnded) {
   request.sampling.stop_token_ids = {33};
   ASSERT_TRUE(rig.Submit(std::move(request), 2).ok());
   ASSERT_TRUE(rig.model->WaitUntilHeld());
-  EXPECT_EQ(rig.prompts->live_bytes(), 2 * (2 * sizeof(LogitBias) + sizeof(TokenId)));
+  const uint64_t lists = 2 * (2 * sizeof(LogitBias) + sizeof(TokenId));
+  EXPECT_GE(rig.prompts->live_bytes(), lists);
+  // The second choice may not have begun by the first's step, and needs the prompt then.
+  EXPECT_LE(rig.prompts->live_bytes(), lists + 2 * sizeof(TokenId));
   rig.model->ReleaseSteps();
   for (const auto& sink : rig.sinks) EXPECT_EQ(Reason(sink), FinishReason::kStop);
   // A sequence is let go of behind its end.
