@@ -58,9 +58,8 @@ struct GenerationBackend {
 // turn of the exchange's loop leaves in one write, or in several when it is much. What the answer may take of
 // the budget at most is reserved before: where too little is left it is refused for now, where there is too
 // little altogether for good; a limit that the request has not named is lowered until a quarter of the budget
-// holds the answer. When the client is gone, or a sequence fails,
-// all its sequences are cancelled. Call on the exchange's thread; the job lives until its last sequence has
-// ended.
+// holds the answer. When the client is gone, or a sequence fails, all its sequences are cancelled. Call on
+// the exchange's thread; the job lives until its last sequence has ended.
 void StartGeneration(GenerationBackend backend, PreparedGeneration prepared,
                      std::shared_ptr<Exchange> exchange);
 

@@ -117,7 +117,7 @@ TEST_F(ServerAnswersMemoryTest, WhatCanNeverBeHeldIsRefusedForGoodWithTheRemedy)
   };
   EXPECT_EQ(AskOnce(port(), "POST", kChat, with(most)).status, 200);
   EXPECT_EQ(AskOnce(port(), "POST", kChat, with(most + 1)).status, 400);
-  // A stream holds next to nothing of it.
+  // A stream holds no more than a part of its tokens at a time.
   Stream(kChat, Hello(R"(,"n":4,"max_tokens":3000,"logprobs":true,"top_logprobs":20,"stream":true)"));
 }
 

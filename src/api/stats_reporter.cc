@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/seconds.h"
+
 namespace millrace::api {
 namespace {
 
@@ -50,7 +52,7 @@ struct StatsReporter::Impl {
     while (!wake.wait_for(lock, options.interval, [this] { return ending; })) {
       const engine::EngineStats stats = engine.stats();
       const Clock::time_point now = Clock::now();
-      const double seconds = std::chrono::duration<double>(now - began).count();
+      const double seconds = Seconds(now - began);
       if (const auto throughput = ThroughputBetween(before, stats, seconds))
         Report(*throughput, options.format);
       before = stats;

@@ -13,6 +13,7 @@
 
 #include "base/ledger.h"
 #include "base/process_memory.h"
+#include "base/seconds.h"
 #include "base/units.h"
 #include "kernels/peak_loops.h"
 #include "model/checkpoint.h"
@@ -162,7 +163,7 @@ void LongContext::ReadPrompt(FunctionRef<void(const ContextProgress&)> on_progre
     const auto octave = [](int64_t depth) { return std::bit_width(static_cast<uint64_t>(depth)); };
     if (octave(whole.length()) == octave(before) && whole.length() < end) continue;
     const Clock::time_point now = Clock::now();
-    const double seconds = std::chrono::duration<double>(now - last).count();
+    const double seconds = Seconds(now - last);
     on_progress({.depth = whole.length(),
                  .tokens_per_s = static_cast<double>(whole.length() - last_depth) / seconds});
     last = now;

@@ -111,7 +111,8 @@ Status Eval(const EvalFlags& flags) {
   const std::vector<EvalPrompt>& prompts = *read;
   MILLRACE_RETURN_IF_ERROR(CheckOut(flags));
   int64_t longest = 0;
-  for (const EvalPrompt& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()));
+  for (const EvalPrompt& prompt : prompts)
+    longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()));
   if (longest > checkpoint.config().max_position_embeddings) {
     return Error(ErrorCode::kInvalidArgument,
                  fmt::format("{}: a prompt has {} tokens, the checkpoint's max_position_embeddings is {}",
